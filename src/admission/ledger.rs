@@ -1,0 +1,243 @@
+//! Who holds or asks for what: the checks 2 to 4 of SPEC §2, in their order.
+//!
+//! A request enters by [`Ledger::admit`], which reserves its requester, its lease id and its key in the same step
+//! in which it checks them. It leaves by [`Ledger::refuse`] or, once granted, by [`Ledger::end`]. A key that is to
+//! be remembered outlives both until [`Ledger::forget`].
+
+use std::collections::HashMap;
+
+use crate::model::{Ask, Code, Fingerprint, IdempotencyKey, LeaseId, Refusal, RequestId, Requester};
+
+/// Reservations of requesters, lease ids and idempotency keys.
+#[derive(Debug)]
+pub struct Ledger {
+    requester_max: usize,
+    entries: HashMap<RequestId, Entry>,
+    by_requester: HashMap<Requester, Vec<RequestId>>,
+    by_lease: HashMap<LeaseId, RequestId>,
+    keys: HashMap<(Requester, IdempotencyKey), Remembered>,
+}
+
+/// What one open or granted request holds.
+#[derive(Debug, Clone)]
+struct Entry {
+    requester: Requester,
+    lease: Option<LeaseId>,
+    granted: bool,
+    key: Option<IdempotencyKey>,
+}
+
+#[derive(Debug, Clone)]
+struct Remembered {
+    request: RequestId,
+    fingerprint: Fingerprint,
+}
+
+/// Who speaks for the request. A gateway has made checks 2 and 3 for its own requesters and deduplicates by
+/// request and attempt, so a worker does not repeat them (SPEC §9 Dispatch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    /// The requester itself.
+    Requester,
+    /// A gateway.
+    Gateway,
+}
+
+/// How a request came through the checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admitted {
+    /// A new request; its reservations are made.
+    New,
+    /// Its key is known: the answer of this request is its answer.
+    Replay(RequestId),
+}
+
+impl Ledger {
+    /// An empty ledger in which a requester may have `requester_max` leases and open requests.
+    pub fn new(requester_max: usize) -> Self {
+        assert!(requester_max > 0, "a requester may have at least one lease");
+        Self {
+            requester_max,
+            entries: HashMap::new(),
+            by_requester: HashMap::new(),
+            by_lease: HashMap::new(),
+            keys: HashMap::new(),
+        }
+    }
+
+    /// Checks a request and reserves what it names.
+    ///
+    /// # Errors
+    /// `IDEMPOTENCY_CONFLICT`, `REQUESTER_ALREADY_LEASED`, `LEASE_ID_TAKEN`, in this order; nothing is reserved.
+    pub fn admit(&mut self, ask: &Ask, speaker: Speaker) -> Result<Admitted, Refusal> {
+        debug_assert!(!self.entries.contains_key(&ask.id), "a request is admitted once");
+        if speaker == Speaker::Requester {
+            if let Some(known) = ask.key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone()))) {
+                return if known.fingerprint == ask.fingerprint() {
+                    Ok(Admitted::Replay(known.request.clone()))
+                } else {
+                    Err(idempotency_conflict())
+                };
+            }
+            let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
+            if held.len() >= self.requester_max {
+                return Err(self.already_leased(&ask.requester, held));
+            }
+        }
+        let lease = ask.lease_id.clone().map(LeaseId::from);
+        if let Some(lease) = lease.as_ref().filter(|lease| self.by_lease.contains_key(lease)) {
+            return Err(lease_id_taken(lease));
+        }
+        let key = ask.key.clone().filter(|_| speaker == Speaker::Requester);
+        self.insert(&ask.id, Entry { requester: ask.requester.clone(), lease, granted: false, key }, ask.fingerprint());
+        Ok(Admitted::New)
+    }
+
+    /// Enters a granted lease that is already a fact: read from disk, or reported by a worker. Its key, if it has
+    /// one, stands for it from now on.
+    pub fn restore(
+        &mut self,
+        request: &RequestId,
+        requester: &Requester,
+        lease: &LeaseId,
+        key: Option<(IdempotencyKey, Fingerprint)>,
+    ) {
+        let fingerprint = key.as_ref().map(|(_, fingerprint)| *fingerprint);
+        let key = key.map(|(key, _)| key);
+        let entry = Entry { requester: requester.clone(), lease: Some(lease.clone()), granted: true, key };
+        self.remove(request);
+        self.insert_with(request, entry, fingerprint);
+    }
+
+    /// Remembers the key of a settled request that holds nothing any more.
+    pub fn remember(
+        &mut self,
+        request: &RequestId,
+        requester: &Requester,
+        key: IdempotencyKey,
+        fingerprint: Fingerprint,
+    ) {
+        self.keys.insert((requester.clone(), key), Remembered { request: request.clone(), fingerprint });
+    }
+
+    /// The request was granted `lease`.
+    pub fn grant(&mut self, request: &RequestId, lease: &LeaseId) {
+        let Some(entry) = self.entries.get_mut(request) else { return };
+        entry.granted = true;
+        if entry.lease.as_ref() != Some(lease) {
+            if let Some(former) = entry.lease.replace(lease.clone()) {
+                self.by_lease.remove(&former);
+            }
+            self.by_lease.insert(lease.clone(), request.clone());
+        }
+    }
+
+    /// The request ended without a lease: requester, lease id and key are free.
+    pub fn refuse(&mut self, request: &RequestId) {
+        if let Some(entry) = self.remove(request) {
+            self.forget_key(&entry.requester, entry.key.as_ref(), request);
+        }
+    }
+
+    /// The lease ended: requester and lease id are free; the key still stands for the request.
+    pub fn end(&mut self, lease: &LeaseId) {
+        if let Some(request) = self.by_lease.get(lease).cloned() {
+            self.remove(&request);
+        }
+    }
+
+    /// The key no longer stands for the request.
+    pub fn forget(&mut self, requester: &Requester, key: &IdempotencyKey, request: &RequestId) {
+        self.forget_key(requester, Some(key), request);
+    }
+
+    /// The request that holds `lease`.
+    pub fn holder_of(&self, lease: &LeaseId) -> Option<&RequestId> {
+        self.by_lease.get(lease)
+    }
+
+    /// How many requests are open or granted.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when nothing is open and nothing granted.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn insert(&mut self, request: &RequestId, entry: Entry, fingerprint: Fingerprint) {
+        let fingerprint = entry.key.is_some().then_some(fingerprint);
+        self.insert_with(request, entry, fingerprint);
+    }
+
+    fn insert_with(&mut self, request: &RequestId, entry: Entry, fingerprint: Option<Fingerprint>) {
+        self.by_requester.entry(entry.requester.clone()).or_default().push(request.clone());
+        if let Some(lease) = &entry.lease {
+            self.by_lease.insert(lease.clone(), request.clone());
+        }
+        if let (Some(key), Some(fingerprint)) = (&entry.key, fingerprint) {
+            self.remember(request, &entry.requester, key.clone(), fingerprint);
+        }
+        self.entries.insert(request.clone(), entry);
+    }
+
+    fn remove(&mut self, request: &RequestId) -> Option<Entry> {
+        let entry = self.entries.remove(request)?;
+        if let Some(held) = self.by_requester.get_mut(&entry.requester) {
+            held.retain(|other| other != request);
+            if held.is_empty() {
+                self.by_requester.remove(&entry.requester);
+            }
+        }
+        if let Some(lease) = &entry.lease
+            && self.by_lease.get(lease) == Some(request)
+        {
+            self.by_lease.remove(lease);
+        }
+        Some(entry)
+    }
+
+    fn forget_key(&mut self, requester: &Requester, key: Option<&IdempotencyKey>, request: &RequestId) {
+        let Some(key) = key else { return };
+        let place = (requester.clone(), key.clone());
+        if self.keys.get(&place).is_some_and(|known| known.request == *request) {
+            self.keys.remove(&place);
+        }
+    }
+
+    fn already_leased(&self, requester: &Requester, held: &[RequestId]) -> Refusal {
+        let entries = || held.iter().filter_map(|request| Some((request, self.entries.get(request)?)));
+        let lease = entries().find(|(_, entry)| entry.granted).and_then(|(_, entry)| entry.lease.as_ref());
+        let open = entries().find(|(_, entry)| !entry.granted).map(|(request, _)| request);
+        let what = match (lease, open) {
+            (Some(lease), _) => format!("holds lease {lease}; release it with `berth lease release {lease}`"),
+            (None, Some(open)) => format!("waits with request {open}; let it end first"),
+            (None, None) => "has as many leases as it may".to_owned(),
+        };
+        let mut refusal = Refusal::new(
+            Code::RequesterAlreadyLeased,
+            format!("{requester} already {what}, or ask under another requester"),
+        )
+        .with("requesterId", requester.to_string());
+        if let Some(lease) = lease {
+            refusal = refusal.with("existingLeaseId", lease.as_str());
+        }
+        if let Some(open) = open {
+            refusal = refusal.with("existingRequestId", open.as_str());
+        }
+        refusal
+    }
+}
+
+/// `LEASE_ID_TAKEN` for `lease`.
+pub(crate) fn lease_id_taken(lease: &LeaseId) -> Refusal {
+    Refusal::new(Code::LeaseIdTaken, format!("lease ID {lease} is already in use")).with("leaseId", lease.as_str())
+}
+
+fn idempotency_conflict() -> Refusal {
+    Refusal::new(
+        Code::IdempotencyConflict,
+        "this idempotency key came first with another target, mode or leaseId; use a new key for a new request",
+    )
+}

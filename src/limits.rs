@@ -1,0 +1,50 @@
+//! The maximum of everything that could grow, with its unit last.
+
+use std::time::Duration;
+
+/// The largest frame between nodes.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// The largest HTTP body.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Resources of one node.
+pub const RESOURCES_MAX: usize = 100_000;
+/// Workers of one lab.
+pub const WORKERS_MAX: usize = 1_000;
+/// Lease requests that wait at a gateway for a worker's answer.
+pub const OPEN_REQUESTS_MAX: usize = 200_000;
+/// Commands that wait for one resource's commit.
+pub const RESOURCE_QUEUE_MAX: usize = 1_024;
+/// Batches that wait for the store's writer.
+pub const STORE_QUEUE_MAX: usize = 16_384;
+/// Batches that share one transaction.
+pub const STORE_GROUP_MAX: usize = 1_024;
+/// Calls of the gateway that one worker has not answered.
+pub const CALLS_IN_FLIGHT_MAX: usize = 1_024;
+/// Deltas that wait for the link to the gateway; one more and the worker sends a snapshot instead.
+pub const DELTAS_QUEUED_MAX: usize = 16_384;
+/// Lease records in one chunk of a snapshot.
+pub const SNAPSHOT_CHUNK_RECORDS_MAX: usize = 1_024;
+/// Settled requests that are remembered without a key.
+pub const SETTLED_REQUESTS_MAX: usize = 10_000;
+/// Settled requests that are remembered with a key, for each requester.
+pub const SETTLED_KEYS_PER_REQUESTER_MAX: usize = 64;
+/// Open HTTP connections of one listener.
+pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
+/// HTTP requests that are served at once.
+pub const HTTP_REQUESTS_MAX: usize = 16_384;
+
+/// The bound of a short call between nodes (SPEC §9).
+pub const CALL_BOUND: Duration = Duration::from_secs(10);
+/// The longest one lease request is dispatched to one worker (SPEC §9).
+pub const DISPATCH_BOUND: Duration = Duration::from_secs(300);
+/// When `POST /v1/lease-requests` answers at the latest (SPEC §2).
+pub const REQUEST_ANSWER_BOUND: Duration = Duration::from_secs(2);
+/// The same with `noWait`.
+pub const NO_WAIT_ANSWER_BOUND: Duration = Duration::from_secs(10);
+/// The longest long poll (SPEC §12).
+pub const LONG_POLL_MAX: Duration = Duration::from_secs(60);
+/// A node that has been told to stop is gone after this long.
+pub const STOP_BOUND: Duration = Duration::from_secs(10);
+
+const _: () = assert!(BODY_BYTES_MAX < FRAME_BYTES_MAX, "what a client may send fits into a frame");
+const _: () = assert!(STORE_GROUP_MAX <= STORE_QUEUE_MAX);

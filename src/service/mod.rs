@@ -1,0 +1,64 @@
+//! What both roles answer. A host and a gateway implement [`Coordinator`]; the front doors know only this.
+//!
+//! Every answer is one of the shapes in [`views`], every question one of those in [`ask`], and every "no" a
+//! [`Refusal`].
+
+pub mod ask;
+pub mod views;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
+use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RequestId, ResourceAddress, Selector, Ttl};
+
+/// The operations of a node. Every wait in here is bounded.
+#[async_trait]
+pub trait Coordinator: Send + Sync + 'static {
+    /// Leases a named resource now, or refuses (SPEC §2, door 1).
+    async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<LeaseView, Refusal>;
+
+    /// Asks for a lease (SPEC §2, door 2). Answers as soon as the request is granted or refused, at the latest
+    /// after `bound`; then the request is still waiting and is asked about with [`Self::lease_request`].
+    async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal>;
+
+    /// One lease request; waits up to `wait` for it to settle.
+    async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal>;
+
+    /// The open lease requests that the caller may see.
+    async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal>;
+
+    /// The active leases that the caller may see.
+    async fn leases(&self, caller: &Caller) -> Result<Vec<LeaseView>, Refusal>;
+
+    /// One active lease.
+    async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal>;
+
+    /// Moves a lease's deadline to now plus its width, or plus `ttl`, which becomes the new width.
+    async fn renew(
+        &self,
+        caller: &Caller,
+        id: &LeaseId,
+        ttl: Option<Ttl>,
+        fence: Option<Fence>,
+    ) -> Result<LeaseView, Refusal>;
+
+    /// Ends a lease.
+    async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal>;
+
+    /// The resources that match, all of them without a selector.
+    async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal>;
+
+    /// One resource.
+    async fn resource(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal>;
+
+    /// The workers of the lab.
+    async fn workers(&self, caller: &Caller) -> Result<Vec<WorkerView>, Refusal>;
+
+    /// Counts, for people.
+    async fn status(&self, caller: &Caller) -> Result<StatusView, Refusal>;
+
+    /// Whether the node admits requests, and if not, why.
+    async fn readiness(&self) -> Readiness;
+}

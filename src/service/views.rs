@@ -1,0 +1,330 @@
+//! The shapes of the answers (SPEC §13). They are written by a node and read by the client.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Now, RunTime};
+use crate::model::time::{instant, instant_option, whole_ms};
+use crate::model::{
+    Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, NodeRole, Note, Refusal, RequestId,
+    Requester, ResourceId, Role,
+};
+
+/// A lease.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseView {
+    /// Its name at this node.
+    pub id: LeaseId,
+    /// The request that got it.
+    pub request_id: RequestId,
+    /// What it holds.
+    pub resource_id: ResourceId,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// Whose it is.
+    pub holder_id: Requester,
+    /// The principal behind the holder.
+    pub owner_id: Requester,
+    /// When it was granted.
+    #[serde(with = "instant")]
+    pub granted_at: Timestamp,
+    /// When it was last renewed; the grant counts.
+    #[serde(with = "instant")]
+    pub renewed_at: Timestamp,
+    /// Its width.
+    pub ttl_ms: u64,
+    /// When it ends, by the node's wall clock.
+    #[serde(with = "instant")]
+    pub expires_at: Timestamp,
+    /// How long that is from the answer; a client counts from when it sent the question.
+    pub expires_in_ms: u64,
+    /// True when the requester chose `id`.
+    pub id_chosen_by_requester: bool,
+    /// The fence of the grant.
+    pub fence: Fence,
+    /// Free text of the holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Note>,
+    /// The resource's labels.
+    pub labels: Labels,
+    /// What a holder needs to reach the device.
+    pub environment: BTreeMap<String, String>,
+    /// The worker that owns the resource; at a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerRef>,
+}
+
+/// Names a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRef {
+    /// Its name.
+    pub id: NodeName,
+}
+
+impl LeaseView {
+    /// A lease as its worker shows it.
+    pub fn new(lease: &LeaseRecord, deadline: RunTime, labels: &Labels, now: Now) -> Self {
+        Self {
+            id: lease.id.clone(),
+            request_id: lease.request_id.clone(),
+            resource_id: lease.resource_id.clone(),
+            mode: lease.mode,
+            holder_id: lease.holder.clone(),
+            owner_id: lease.holder.owner(),
+            granted_at: lease.granted_at,
+            renewed_at: lease.renewed_at,
+            ttl_ms: whole_ms(lease.ttl),
+            expires_at: now.wall_at(deadline),
+            expires_in_ms: whole_ms(deadline.left(now.run)),
+            id_chosen_by_requester: lease.id_chosen_by_requester,
+            fence: lease.fence,
+            note: lease.note.clone(),
+            labels: labels.clone(),
+            environment: BTreeMap::new(),
+            worker: None,
+        }
+    }
+
+    /// The same lease as a gateway shows it: under the gateway's id, with its requester unprefixed.
+    pub fn through(mut self, worker: &NodeName, id: LeaseId) -> Self {
+        self.id = id;
+        self.holder_id = self.holder_id.bare();
+        self.owner_id = self.owner_id.bare();
+        self.worker = Some(WorkerRef { id: worker.clone() });
+        self
+    }
+}
+
+/// Answer to a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Released {
+    /// The lease that is over.
+    pub lease_id: LeaseId,
+    /// What it held.
+    pub resource_id: ResourceId,
+    /// For people.
+    pub message: String,
+}
+
+impl Released {
+    /// The answer for one lease.
+    pub fn new(lease_id: LeaseId, resource_id: ResourceId) -> Self {
+        let message = format!("Lease {lease_id} released");
+        Self { lease_id, resource_id, message }
+    }
+}
+
+/// Where a lease request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestState {
+    /// Not settled yet.
+    Waiting,
+    /// It got a lease, which may have ended since.
+    Granted,
+    /// It got none.
+    Failed,
+}
+
+/// A lease request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestView {
+    /// Its name.
+    pub id: RequestId,
+    /// Where it stands.
+    pub state: RequestState,
+    /// When it came in.
+    #[serde(with = "instant")]
+    pub created_at: Timestamp,
+    /// The lease as it was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseView>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Refusal>,
+}
+
+/// A resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceView {
+    /// Its id on its worker.
+    pub id: ResourceId,
+    /// What selectors see.
+    pub labels: Labels,
+    /// What it is doing.
+    pub state: DeviceState,
+    /// The fence of its latest grant.
+    pub fence: Fence,
+    /// How many shared leases may coexist.
+    pub max_shared: u32,
+    /// The worker that owns it; at a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<NodeName>,
+    /// False while its worker is not connected, so that this is what was last heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reachable: Option<bool>,
+    /// Its active leases.
+    pub leases: Vec<LeaseBrief>,
+}
+
+/// A lease, as a resource's page shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseBrief {
+    /// Its name at this node.
+    pub id: LeaseId,
+    /// Whose it is; only for an admin, a viewer, and oneself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder_id: Option<Requester>,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// When it ends.
+    #[serde(with = "instant")]
+    pub expires_at: Timestamp,
+}
+
+impl LeaseBrief {
+    /// What `caller` may see of a lease.
+    pub fn new(lease: &LeaseView, caller: &Caller) -> Self {
+        let shown = caller.role != Role::Agent || caller.may_read(&lease.holder_id);
+        Self {
+            id: lease.id.clone(),
+            holder_id: shown.then(|| lease.holder_id.clone()),
+            mode: lease.mode,
+            expires_at: lease.expires_at,
+        }
+    }
+}
+
+/// How a worker's link stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connection {
+    /// Up.
+    Connected,
+    /// Down.
+    Disconnected,
+    /// It speaks no common protocol version, and is not used.
+    Incompatible,
+}
+
+/// A worker, as its gateway sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerView {
+    /// Its name.
+    pub name: NodeName,
+    /// How its link stands.
+    pub connection: Connection,
+    /// True once it has reported since the gateway started.
+    pub known: bool,
+    /// When it was last heard.
+    #[serde(with = "instant_option", default, skip_serializing_if = "Option::is_none")]
+    pub last_seen_at: Option<Timestamp>,
+    /// Its version of Berth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The protocol versions that it speaks: `1` or `1-2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// How many resources it has.
+    pub resources: usize,
+    /// How many leases it has, of any requester.
+    pub leases: usize,
+}
+
+/// Counts of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusView {
+    /// The node.
+    pub node: NodeView,
+    /// Its resources, at a gateway those of all workers.
+    pub resources: ResourceCounts,
+    /// Active leases.
+    pub leases: usize,
+    /// Open lease requests.
+    pub waiting: usize,
+    /// The workers; at a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Vec<WorkerView>>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Its name.
+    pub name: NodeName,
+    /// `gateway` or `worker`.
+    pub role: NodeRole,
+    /// Its version of Berth.
+    pub version: String,
+    /// When it started.
+    #[serde(with = "instant")]
+    pub started_at: Timestamp,
+    /// Whether it admits requests.
+    pub ready: bool,
+}
+
+/// Resources by what they are doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceCounts {
+    /// All.
+    pub total: usize,
+    /// Free.
+    pub available: usize,
+    /// Held.
+    pub leased: usize,
+}
+
+impl ResourceCounts {
+    /// Counts states.
+    pub fn of(states: impl Iterator<Item = DeviceState>) -> Self {
+        states.fold(Self::default(), |mut counts, state| {
+            counts.total += 1;
+            match state {
+                DeviceState::Available => counts.available += 1,
+                DeviceState::Leased => counts.leased += 1,
+            }
+            counts
+        })
+    }
+}
+
+/// Whether a node admits requests (`readyz`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// True when it does.
+    pub ready: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+    /// How many workers there are and how many have reported; at a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<WorkerCounts>,
+}
+
+/// Workers of a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerCounts {
+    /// On the roster.
+    pub configured: usize,
+    /// Of these, how many have reported since the gateway started.
+    pub reported: usize,
+}
+
+/// How long until `view` ends, for a table.
+pub fn left(view: &LeaseView) -> Duration {
+    Duration::from_millis(view.expires_in_ms)
+}

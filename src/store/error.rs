@@ -1,0 +1,57 @@
+//! What can go wrong with the database.
+
+use std::path::PathBuf;
+
+/// Why the database cannot be used; the node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// SQLite refused.
+    #[error("cannot open the database {path}")]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A newer Berth has written it.
+    #[error("the database {path} has schema version {found}; this berth knows up to {known}: start the newer one")]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// What it has.
+        found: i64,
+        /// What this version knows.
+        known: i64,
+    },
+    /// A row does not read back.
+    #[error("the database {path} holds a row of `{table}` that cannot be read: {why}")]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: &'static str,
+        /// Which row, and what is wrong with it.
+        why: String,
+    },
+    /// The writer is gone.
+    #[error("the store has stopped")]
+    Stopped,
+}
+
+/// Why a batch is not on disk, for certain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// A constraint of the schema stopped it: a bug was caught by the last guard.
+    #[error("the database refused it: {0}")]
+    Constraint(String),
+    /// The activation it came from has been closed.
+    #[error("its resource has been started anew")]
+    Closed,
+    /// The disk is full, broken or locked.
+    #[error("the disk refused it: {0}")]
+    Disk(String),
+    /// Too many batches wait.
+    #[error("the store's queue is full")]
+    Full,
+}

@@ -1,0 +1,25 @@
+//! The schema, as numbered steps. A step that has been released never changes; a new shape is a new step.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+const STEPS: [&str; 2] =
+    [include_str!("migrations/0001_leases.sql"), include_str!("migrations/0002_chosen_lease_ids.sql")];
+
+/// The schema version that this Berth writes; SQLite's `user_version`.
+pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
+
+/// The version of an open database; 0 for a new one.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Brings a database from its version to [`SCHEMA_VERSION`], all steps in one transaction.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let from = usize::try_from(version(&transaction)?).unwrap_or(0);
+    for (index, step) in STEPS.iter().enumerate().skip(from) {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", index as i64 + 1)?;
+    }
+    transaction.commit()
+}
