@@ -22,7 +22,7 @@ pub const STORE_GROUP_MAX: usize = 1_024;
 pub const CALLS_IN_FLIGHT_MAX: usize = 1_024;
 /// Deltas that wait for the link to the gateway; one more and the worker sends a snapshot instead.
 pub const DELTAS_QUEUED_MAX: usize = 16_384;
-/// Lease records in one chunk of a snapshot.
+/// Resources and leases, counted alike, in one chunk of a snapshot.
 pub const SNAPSHOT_CHUNK_RECORDS_MAX: usize = 1_024;
 /// Settled requests that are remembered without a key.
 pub const SETTLED_REQUESTS_MAX: usize = 10_000;

@@ -5,8 +5,11 @@
 //! way the state moves. Loading at start is `apply` over what the database holds.
 
 mod ledger;
+mod requests;
 pub mod resource;
 mod rules;
 
+pub(crate) use ledger::lease_id_taken;
 pub use ledger::{Admitted, Ledger, Speaker};
+pub use requests::{Dropped, Request, RequestState, Requests};
 pub use rules::LeaseRules;

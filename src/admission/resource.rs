@@ -61,7 +61,7 @@ pub enum Command {
     /// Grant this lease now, or refuse.
     Acquire {
         /// The lease as it would be; `fence`, `granted_at` and `renewed_at` are filled in by the grant.
-        lease: LeaseRecord,
+        lease: Box<LeaseRecord>,
         /// Decides the words of a refusal.
         door: Door,
     },
@@ -180,7 +180,7 @@ pub fn decide(state: &ResourceState, spec: &ResourceSpec, command: Command, now:
         &settled
     };
     let reply = match command {
-        Command::Acquire { lease, door } => acquire(state, spec, lease, door, now, &mut changes),
+        Command::Acquire { lease, door } => acquire(state, spec, *lease, door, now, &mut changes),
         Command::Renew { lease, fence, ttl, authority } => {
             renew(state, &lease, fence, ttl, &authority, now, &mut changes)
         }

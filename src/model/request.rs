@@ -229,6 +229,8 @@ pub struct Ask {
     pub priority: Priority,
     /// The lease id that the requester chose.
     pub lease_id: Option<ChosenLeaseId>,
+    /// Rather be refused than wait for a worker that is away.
+    pub no_wait: bool,
     /// Free text for the lease.
     pub note: Option<Note>,
     /// The caller's name for this attempt.

@@ -118,6 +118,7 @@ impl AcquireBody {
         Ok(Ask {
             id: RequestId::generate(),
             door: Door::Acquire,
+            no_wait: true,
             requester: requester(caller, self.requester, headers.requester)?,
             target: Target::Resource(resource),
             mode: self.mode,
@@ -147,6 +148,7 @@ impl RequestBody {
         Ok(Ask {
             id: RequestId::generate(),
             door: Door::Request,
+            no_wait: self.no_wait,
             requester: requester(caller, self.requester, headers.requester)?,
             target,
             mode: self.mode,

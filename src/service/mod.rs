@@ -4,12 +4,16 @@
 //! [`Refusal`].
 
 pub mod ask;
+mod gateway;
+mod host;
 pub mod views;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::gateway::GatewayService;
+pub use self::host::HostService;
 use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
 use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RequestId, ResourceAddress, Selector, Ttl};
 
@@ -61,4 +65,26 @@ pub trait Coordinator: Send + Sync + 'static {
 
     /// Whether the node admits requests, and if not, why.
     async fn readiness(&self) -> Readiness;
+}
+
+/// How long an actor of this process has for an answer that depends on its own disk at most.
+const ACTOR_BOUND: Duration = Duration::from_secs(15);
+
+/// Asks an actor of this process, bounded.
+///
+/// # Errors
+/// None when no answer came: the actor is gone, or has too much to do; nobody knows whether it was done.
+async fn ask_actor<M: ractor::Message, T: ractor::Message>(
+    actor: &ractor::ActorRef<M>,
+    bound: Duration,
+    build: impl FnOnce(ractor::RpcReplyPort<T>) -> M,
+) -> Option<T> {
+    let (reply, answer) = ractor::concurrency::oneshot();
+    actor.cast(build(reply.into())).ok()?;
+    tokio::time::timeout(bound, answer).await.ok()?.ok()
+}
+
+/// The refusal of a call that got no answer.
+fn unanswered() -> Refusal {
+    Refusal::internal("no answer came in time, and nobody knows whether it was done; ask again under the same key")
 }

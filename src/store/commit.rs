@@ -50,7 +50,6 @@ type LoadDone = Box<dyn FnOnce(Result<StoredResource, OpenError>) + Send>;
 pub(super) enum Job {
     Commit(Batch),
     Close { resource: ResourceId, activation: u64, done: LoadDone },
-    Load { resource: ResourceId, done: LoadDone },
     Forget(Vec<RequestId>),
 }
 
@@ -92,11 +91,6 @@ impl Store {
         }
     }
 
-    /// Reads a resource's rows, behind every batch that is queued before.
-    pub fn load(&self, resource: ResourceId, done: impl FnOnce(Result<StoredResource, OpenError>) + Send + 'static) {
-        self.send_read(Job::Load { resource, done: Box::new(done) });
-    }
-
     /// Refuses every later batch of `activation` and of those before it, then reads the resource's rows.
     pub fn close(
         &self,
@@ -104,22 +98,19 @@ impl Store {
         activation: u64,
         done: impl FnOnce(Result<StoredResource, OpenError>) + Send + 'static,
     ) {
-        self.send_read(Job::Close { resource, activation, done: Box::new(done) });
+        let job = Job::Close { resource, activation, done: Box::new(done) };
+        if let Err(refused) = self.jobs.try_send(job) {
+            let (mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) = refused;
+            if let Job::Close { done, .. } = job {
+                done(Err(OpenError::Stopped));
+            }
+        }
     }
 
     /// Forgets settled requests whose retention is over. Those that do not fit the queue are forgotten at the
     /// next start.
     pub fn forget(&self, requests: Vec<RequestId>) {
         let _ = self.jobs.try_send(Job::Forget(requests));
-    }
-
-    fn send_read(&self, job: Job) {
-        if let Err(refused) = self.jobs.try_send(job) {
-            let (mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) = refused;
-            if let Job::Load { done, .. } | Job::Close { done, .. } = job {
-                done(Err(OpenError::Stopped));
-            }
-        }
     }
 }
 

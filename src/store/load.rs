@@ -1,4 +1,4 @@
-//! What the database holds, read at start and when a resource's actor starts.
+//! What the database holds, read at start and when a resource's actor has died.
 
 use std::path::Path;
 

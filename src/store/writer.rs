@@ -76,7 +76,6 @@ impl Writer {
                     self.open_from.insert(resource.clone(), activation + 1);
                     afterwards.push((resource, done));
                 }
-                Job::Load { resource, done } => afterwards.push((resource, done)),
             }
         }
         if !(batches.is_empty() && forgotten.is_empty()) {

@@ -1,0 +1,204 @@
+//! The tree of commands and their arguments, apart from those of `berth lease`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use super::lease_args::LeaseArgs;
+use super::span;
+use crate::client::discovery::NodeAddress;
+use crate::model::{NodeName, Principal, ResourceAddress, Role, Selector, SubName, TokenId};
+
+const EXAMPLES: &str = "\
+Examples:
+  berth up                                  run the lab of the built-in file
+  berth lease --platform android --os '>=14'
+  berth lease list
+  berth lease release lse_…
+
+Environment:
+  BERTH_URL        a node's URL; without it the node that runs on this machine is found
+  BERTH_TOKEN      the token for BERTH_URL; never an argument
+  BERTH_NODE       LAB@NODE, which node of this machine
+  BERTH_REQUESTER  the sub-requester to act for
+
+Exit codes:
+  0 success   1 no answer, or a fault   2 wrong use   3 not allowed
+  11 held     12 unknown, or no match   13 already leased, or taken";
+
+/// Leases the devices of a lab, one holder at a time.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) global: Global,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+impl Cli {
+    /// What clap cannot express.
+    pub(super) fn check(&self) -> Result<(), clap::Error> {
+        let conflict = |message: &str| Err(Cli::command().error(ErrorKind::ArgumentConflict, message));
+        match &self.command {
+            Command::Lease(args) if args.mixes_two_commands() => {
+                conflict("'berth lease' asks for a lease by its options or runs a subcommand, not both")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Global {
+    /// Print the answer as JSON, and an error as one line of JSON
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Ask the node at this URL [env: BERTH_URL]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "via")]
+    pub(super) url: Option<String>,
+    /// Ask this node of this machine [env: BERTH_NODE]
+    #[arg(long, global = true, value_name = "LAB@NODE")]
+    pub(super) via: Option<NodeAddress>,
+    /// Act for this sub-requester [env: BERTH_REQUESTER]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(super) requester: Option<SubName>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the nodes of a lab file
+    Up(UpArgs),
+    /// Get a lease, and look after leases
+    Lease(Box<LeaseArgs>),
+    /// Show what the node is doing
+    Status,
+    /// Show resources
+    Resource {
+        #[command(subcommand)]
+        command: ResourceCommand,
+    },
+    /// Show workers
+    Worker {
+        #[command(subcommand)]
+        command: WorkerCommand,
+    },
+    /// Make, list and revoke tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Check the settings
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Wait for the node
+    Wait(WaitArgs),
+    /// Print the completions of a shell
+    #[command(after_help = "Example:\n  berth completions bash > ~/.local/share/bash-completion/completions/berth")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Arguments of `berth up`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "\
+Examples:
+  berth up                                        every node of the built-in lab, in one process
+  berth up --config lab.toml --node rack-1        one node of a lab file")]
+pub struct UpArgs {
+    /// The lab file; the built-in one when left out
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Run this node alone
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<NodeName>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Show the effective settings and where each comes from
+    Check(ConfigArgs),
+}
+
+/// Arguments of `berth config check`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct ConfigArgs {
+    /// The lab file; the built-in one when left out
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The global `--json`.
+    #[arg(skip)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ResourceCommand {
+    /// List resources
+    #[command(after_help = "Example:\n  berth resource list --select 'platform=android,os>=14'")]
+    List {
+        /// Only those that match
+        #[arg(long, value_name = "SELECTOR")]
+        select: Option<Selector>,
+    },
+    /// Show one resource
+    Show {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum WorkerCommand {
+    /// List the workers of the lab
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token, and print its secret this once
+    #[command(after_help = "Example:\n  BERTH_TOKEN=$(berth token create --name ci --role agent)")]
+    Create {
+        /// The principal's name; it can never be used twice
+        #[arg(long)]
+        name: Principal,
+        /// What it may do: viewer, agent or admin
+        #[arg(long, value_parser = role)]
+        role: Role,
+    },
+    /// List tokens, without their secrets
+    List,
+    /// Revoke a token
+    Revoke {
+        /// Its id
+        #[arg(value_name = "ID")]
+        token: TokenId,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Example:\n  berth up & berth wait --ready && berth lease --platform android")]
+pub(super) struct WaitArgs {
+    /// Until it is there and admits requests
+    #[arg(long, required = true)]
+    ready: bool,
+    /// Give up after this long
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = span::duration)]
+    pub(super) timeout: Duration,
+}
+
+fn role(word: &str) -> Result<Role, String> {
+    match word {
+        "viewer" => Ok(Role::Viewer),
+        "agent" => Ok(Role::Agent),
+        "admin" => Ok(Role::Admin),
+        _ => Err("a role is viewer, agent or admin".to_owned()),
+    }
+}

@@ -1,0 +1,132 @@
+//! `berth resource`, `berth worker` and `berth status`.
+
+use super::args::{ResourceCommand, WorkerCommand};
+use super::output::Output;
+use super::table;
+use crate::client::Client;
+use crate::client::answer::{OneResource, Resources, Workers};
+use crate::model::DeviceState;
+use crate::service::views::{Connection, LeaseBrief, ResourceView, StatusView, WorkerView};
+
+pub(super) async fn resources(
+    command: ResourceCommand,
+    client: &Client,
+    output: &mut Output<'_>,
+) -> anyhow::Result<()> {
+    match command {
+        ResourceCommand::List { select } => {
+            let resources = client.resources(select.as_ref()).await?;
+            if resources.is_empty() {
+                output.talk("no resources");
+            }
+            let human = resource_list(&resources);
+            output.answer(&Resources { resources }, || human)
+        }
+        ResourceCommand::Show { resource } => {
+            let resource = client.resource(&resource).await?;
+            let human = resource_sheet(&resource);
+            output.answer(&OneResource { resource }, || human)
+        }
+    }
+}
+
+pub(super) async fn workers(command: WorkerCommand, client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
+    let WorkerCommand::List = command;
+    let workers = client.workers().await?;
+    if workers.is_empty() {
+        output.talk("no workers");
+    }
+    let human = worker_list(&workers);
+    output.answer(&Workers { workers }, || human)
+}
+
+pub(super) async fn status(client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
+    let status = client.status().await?;
+    output.answer(&status, || status_sheet(&status))
+}
+
+fn state(resource: &ResourceView) -> String {
+    let word = match resource.state {
+        DeviceState::Available => "available",
+        DeviceState::Leased => "leased",
+    };
+    match resource.reachable {
+        // What was last heard of a worker that is away.
+        Some(false) => format!("{word}?"),
+        _ => word.to_owned(),
+    }
+}
+
+fn lease(lease: &LeaseBrief) -> String {
+    match &lease.holder_id {
+        Some(holder) => format!("{} ({holder})", lease.id),
+        None => lease.id.to_string(),
+    }
+}
+
+fn leases(resource: &ResourceView) -> String {
+    resource.leases.iter().map(lease).collect::<Vec<_>>().join(", ")
+}
+
+fn worker(resource: &ResourceView) -> String {
+    resource.worker.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+pub(super) fn resource_list(resources: &[ResourceView]) -> String {
+    let rows =
+        resources.iter().map(|it| [it.id.to_string(), worker(it), state(it), table::labels(&it.labels), leases(it)]);
+    table::list(["RESOURCE", "WORKER", "STATE", "LABELS", "LEASES"], rows)
+}
+
+fn resource_sheet(resource: &ResourceView) -> String {
+    let away = if resource.reachable == Some(false) { "no; this is what was last heard" } else { "" };
+    table::sheet([
+        ("resource", resource.id.to_string()),
+        ("worker", worker(resource)),
+        ("reachable", away.to_owned()),
+        ("state", state(resource)),
+        ("labels", table::labels(&resource.labels)),
+        ("max shared", resource.max_shared.to_string()),
+        ("fence", resource.fence.to_string()),
+        ("leases", leases(resource)),
+    ])
+}
+
+fn worker_list(workers: &[WorkerView]) -> String {
+    let rows = workers.iter().map(|worker| {
+        let connection = match worker.connection {
+            Connection::Connected => "connected",
+            Connection::Disconnected => "disconnected",
+            Connection::Incompatible => "incompatible",
+        };
+        [
+            worker.name.to_string(),
+            connection.to_owned(),
+            // Before its first report nothing is known of what a worker has.
+            if worker.known { worker.resources.to_string() } else { "?".to_owned() },
+            if worker.known { worker.leases.to_string() } else { "?".to_owned() },
+            worker.last_seen_at.map(|at| format!("{at:.0}")).unwrap_or_default(),
+            worker.version.clone().unwrap_or_default(),
+            worker.protocol.clone().unwrap_or_default(),
+        ]
+    });
+    table::list(["WORKER", "CONNECTION", "RESOURCES", "LEASES", "LAST SEEN", "VERSION", "PROTOCOL"], rows)
+}
+
+pub(super) fn status_sheet(status: &StatusView) -> String {
+    let node = &status.node;
+    let ready = if node.ready { "ready" } else { "not ready" };
+    let counts = &status.resources;
+    let mut text = table::sheet([
+        ("node", format!("{} ({}), {ready}", node.name, node.role)),
+        ("version", node.version.clone()),
+        ("started", format!("{:.0}", node.started_at)),
+        ("resources", format!("{}: {} available, {} leased", counts.total, counts.available, counts.leased)),
+        ("leases", status.leases.to_string()),
+        ("waiting", status.waiting.to_string()),
+    ]);
+    if let Some(workers) = status.workers.as_deref().filter(|workers| !workers.is_empty()) {
+        text = text + "\n" + &worker_list(workers);
+    }
+    text
+}

@@ -1,0 +1,117 @@
+//! What people can try after a refusal.
+
+use super::args::{Command, ResourceCommand};
+use super::connect::Connector;
+use super::failure::{Unsettled, refusal};
+use super::lease_args::LeaseCommand;
+use crate::client::{Client, ClientError};
+use crate::model::{Code, Refusal, ResourceAddress};
+use crate::service::views::ResourceView;
+
+/// What a command was about, as far as a hint needs it.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    resource: Option<ResourceAddress>,
+    leases: bool,
+}
+
+impl Subject {
+    pub(super) fn of(command: &Command) -> Self {
+        match command {
+            Command::Lease(args) => {
+                let resource = match &args.command {
+                    Some(LeaseCommand::Acquire { resource, .. }) => Some(resource),
+                    Some(_) => None,
+                    None => args.request.target.resource.as_ref(),
+                };
+                let leases = matches!(args.command, None | Some(LeaseCommand::Acquire { .. }));
+                Self { resource: resource.cloned(), leases }
+            }
+            Command::Resource { command: ResourceCommand::Show { resource } } => {
+                Self { resource: Some(resource.clone()), leases: false }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+/// What to try after `error`, where there is something.
+pub(super) async fn after(error: &anyhow::Error, subject: &Subject, connector: &Connector) -> Option<String> {
+    let unknown = matches!(error.downcast_ref(), Some(ClientError::Unanswered { reached: true, .. }));
+    if error.is::<Unsettled>() || (subject.leases && unknown) {
+        return Some("see whether it was granted with `berth lease list`".to_owned());
+    }
+    let refusal = refusal(error)?;
+    match (refusal.code, &subject.resource) {
+        (Code::UnknownResource, Some(asked)) => nearest(&connector.client().await.ok()?, asked).await,
+        _ => about_holding(refusal),
+    }
+}
+
+fn about_holding(refusal: &Refusal) -> Option<String> {
+    let fact = |key| refusal.details.as_ref()?.get(key)?.as_str();
+    let lease = match refusal.code {
+        Code::LeaseIdTaken => fact("leaseId"),
+        Code::RequesterAlreadyLeased => fact("existingLeaseId"),
+        _ => return None,
+    };
+    Some(match (lease, fact("existingRequestId")) {
+        (Some(lease), _) => {
+            format!("`berth lease show {lease}` shows what is held, `berth lease release {lease}` frees it")
+        }
+        (None, Some(request)) => format!("lease request {request} is still open; it ends by itself"),
+        (None, None) => "`berth lease list` shows what is held, `berth lease release ID` frees it".to_owned(),
+    })
+}
+
+async fn nearest(client: &Client, asked: &ResourceAddress) -> Option<String> {
+    let known = client.resources(None).await.ok()?;
+    match likeliest(&asked.to_string(), &known) {
+        Some(name) => Some(format!("did you mean {name}?")),
+        None => Some("`berth resource list` shows what there is".to_owned()),
+    }
+}
+
+/// The resource whose name differs least from what was typed, if it is no more than a third.
+fn likeliest(asked: &str, known: &[ResourceView]) -> Option<String> {
+    let named = |resource: &ResourceView| match (&resource.worker, asked.contains('/')) {
+        (Some(worker), true) => format!("{worker}/{}", resource.id),
+        _ => resource.id.to_string(),
+    };
+    let bound = (asked.len() / 3).max(2);
+    let near = known.iter().map(named).map(|name| (strsim::osa_distance(asked, &name), name));
+    near.filter(|(distance, _)| *distance <= bound).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fake;
+
+    #[test]
+    fn a_mistyped_resource_is_answered_with_the_nearest_one() {
+        let known: Vec<ResourceView> = [("pixel-8-a", "rack-1"), ("pixel-8-b", "rack-1"), ("bench-1", "rack-2")]
+            .into_iter()
+            .map(|(id, worker)| serde_json::from_value(fake::resource(id, worker)).unwrap())
+            .collect();
+        for (asked, meant) in [
+            ("pixel-8a", Some("pixel-8-a")),
+            ("Pixel-8-b", Some("pixel-8-b")),
+            ("rack-2/bensh-1", Some("rack-2/bench-1")),
+            ("toaster", None),
+        ] {
+            assert_eq!(likeliest(asked, &known).as_deref(), meant, "{asked}");
+        }
+    }
+
+    #[test]
+    fn whoever_holds_too_much_hears_how_to_see_and_free_it() {
+        let held = Refusal::new(Code::RequesterAlreadyLeased, "no").with("existingLeaseId", "mine");
+        let hint = about_holding(&held).unwrap();
+        assert!(hint.contains("`berth lease show mine`") && hint.contains("`berth lease release mine`"), "{hint}");
+        let open = Refusal::new(Code::RequesterAlreadyLeased, "no").with("existingRequestId", "req_1");
+        assert!(about_holding(&open).unwrap().contains("req_1"));
+        assert!(about_holding(&Refusal::new(Code::LeaseIdTaken, "no")).unwrap().contains("berth lease list"));
+        assert_eq!(about_holding(&Refusal::new(Code::NoCapacity, "no")), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! The arguments of `berth lease` and its subcommands.
+
+use clap::{Args, Subcommand};
+
+use super::{select, span};
+use crate::model::{
+    ChosenLeaseId, Fence, IdempotencyKey, LeaseId, Mode, Note, Priority, ResourceAddress, Selector, Ttl,
+};
+use crate::service::ask::{AcquireBody, RenewBody, RequestBody};
+
+const EXAMPLES: &str = "\
+Examples:
+  berth lease --platform android --model 'Pixel 8' --os '>=14' --ttl 30m
+  berth lease --select 'board=imx8,rack in (a,b)' --no-wait
+  berth lease --resource pixel-8-a --lease-id ad-7f3a --note 'nightly run'
+  berth lease renew ad-7f3a
+  berth lease release ad-7f3a";
+
+#[derive(Debug, Args)]
+#[command(subcommand_negates_reqs = true, after_help = EXAMPLES)]
+pub(super) struct LeaseArgs {
+    #[command(subcommand)]
+    pub(super) command: Option<LeaseCommand>,
+    #[command(flatten)]
+    pub(super) request: RequestArgs,
+}
+
+impl LeaseArgs {
+    /// True when options of a request stand beside a subcommand, which would ignore them.
+    pub(super) fn mixes_two_commands(&self) -> bool {
+        self.command.is_some() && self.request != RequestArgs::default()
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LeaseCommand {
+    /// Lease one resource at once, or be refused
+    #[command(after_help = "Example:\n  berth lease acquire pixel-8-a --duration 10m")]
+    Acquire {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+        /// How long the lease lasts without a renew, such as 10m
+        #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
+        duration: Option<Ttl>,
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Move a lease's deadline to now plus its width
+    Renew {
+        /// Which lease
+        #[arg(value_name = "ID")]
+        lease: LeaseId,
+        /// A new width, such as 15m
+        #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
+        ttl: Option<Ttl>,
+        /// Only if it is still the grant with this fence
+        #[arg(long, value_parser = fence)]
+        fence: Option<Fence>,
+    },
+    /// End a lease
+    Release {
+        /// Which lease
+        #[arg(value_name = "ID")]
+        lease: LeaseId,
+        /// Only if it is still the grant with this fence
+        #[arg(long, value_parser = fence)]
+        fence: Option<Fence>,
+    },
+    /// List the active leases
+    List,
+    /// Show one active lease
+    Show {
+        /// Which lease
+        #[arg(value_name = "ID")]
+        lease: LeaseId,
+    },
+}
+
+#[derive(Debug, Default, PartialEq, Args)]
+pub(super) struct RequestArgs {
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    /// How long the lease lasts without a renew, such as 15m
+    #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
+    ttl: Option<Ttl>,
+    #[command(flatten)]
+    terms: Terms,
+    /// Be refused rather than wait
+    #[arg(long)]
+    no_wait: bool,
+    /// Names this attempt: under the same key, a retry gets the same lease
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What is asked for; at least one of them.
+#[derive(Debug, Default, PartialEq, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct TargetArgs {
+    /// Any resource of this platform
+    #[arg(long, value_name = "P", value_parser = select::value)]
+    pub(super) platform: Option<String>,
+    /// Any resource of this model
+    #[arg(long, value_name = "M", value_parser = select::value)]
+    pub(super) model: Option<String>,
+    /// Any resource with this system version: 15, or '>=14'
+    #[arg(long, value_name = "V", value_parser = select::value)]
+    pub(super) os: Option<String>,
+    /// Any resource whose labels match, such as 'platform=android,os>=14'
+    #[arg(long, value_name = "SELECTOR", conflicts_with_all = ["platform", "model", "os", "resource"])]
+    pub(super) select: Option<Selector>,
+    /// This resource
+    #[arg(long, value_name = "RESOURCE", conflicts_with_all = ["platform", "model", "os"])]
+    pub(super) resource: Option<ResourceAddress>,
+}
+
+/// What both doors take.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(super) struct Terms {
+    /// The id that the lease is to have
+    #[arg(long, value_name = "ID")]
+    lease_id: Option<ChosenLeaseId>,
+    /// Free text for the lease
+    #[arg(long, value_name = "TEXT")]
+    note: Option<Note>,
+    /// Share the resource with others
+    #[arg(long)]
+    shared: bool,
+    /// Rank among those that wait, -1000 to 1000; higher goes first [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority)]
+    priority: Option<Priority>,
+}
+
+impl Terms {
+    fn mode(&self) -> Mode {
+        if self.shared { Mode::Shared } else { Mode::Exclusive }
+    }
+
+    /// The body of an acquire.
+    pub(super) fn acquire(self, ttl: Option<Ttl>) -> AcquireBody {
+        AcquireBody {
+            mode: self.mode(),
+            ttl_ms: ttl,
+            priority: self.priority.unwrap_or_default(),
+            lease_id: self.lease_id,
+            note: self.note,
+            ..AcquireBody::default()
+        }
+    }
+}
+
+impl RequestArgs {
+    /// The body of a lease request.
+    ///
+    /// # Errors
+    /// Platform, model or os make no selector.
+    pub(super) fn body(self) -> Result<RequestBody, select::Unselectable> {
+        Ok(RequestBody {
+            select: self.target.selector()?,
+            resource_id: self.target.resource,
+            no_wait: self.no_wait,
+            mode: self.terms.mode(),
+            ttl_ms: self.ttl,
+            priority: self.terms.priority.unwrap_or_default(),
+            lease_id: self.terms.lease_id,
+            note: self.terms.note,
+            idempotency_key: self.idempotency_key,
+            ..RequestBody::default()
+        })
+    }
+}
+
+/// The body of a renew.
+pub(super) fn renew(ttl: Option<Ttl>, fence: Option<Fence>) -> RenewBody {
+    RenewBody { ttl_ms: ttl, fence }
+}
+
+fn fence(text: &str) -> Result<Fence, std::num::ParseIntError> {
+    text.parse().map(Fence)
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    let number: f64 = text.parse().map_err(|_| "a priority is a number from -1000 to 1000".to_owned())?;
+    Priority::try_from(number).map_err(|error| error.to_string())
+}

@@ -1,0 +1,108 @@
+//! The command line (SPEC §12). It speaks to a node through [`crate::client`] and knows nothing else of it.
+//!
+//! Data goes to stdout, everything else to stderr. A command ends with 0, with the exit code of the refusal
+//! (SPEC §11), with 2 when it was used wrongly, or with 1. A reader that has seen enough (`berth lease list | head`)
+//! is a success.
+
+mod args;
+mod connect;
+mod failure;
+mod fleet;
+mod hint;
+mod lease;
+mod lease_args;
+mod output;
+mod select;
+mod span;
+mod table;
+#[cfg(test)]
+mod tests;
+mod token;
+mod wait;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser};
+
+use self::args::{Cli, Command, ConfigCommand};
+pub use self::args::{ConfigArgs, UpArgs};
+use self::connect::Connector;
+use self::output::Output;
+
+/// The commands that run or read a node rather than ask one. An error with a
+/// [`crate::model::Refusal`] in its chain is printed as that refusal and ends the process with its exit code; any
+/// other is printed with its chain, as `INTERNAL`, and ends it with 1.
+pub trait Operator {
+    /// `berth up`: runs until it is told to stop.
+    ///
+    /// # Errors
+    /// The node could not start, or failed.
+    fn up(&self, args: UpArgs) -> anyhow::Result<ExitCode>;
+
+    /// `berth config check`: shows the effective settings and where each came from.
+    ///
+    /// # Errors
+    /// The settings are wrong, or cannot be read.
+    fn check_config(&self, args: ConfigArgs) -> anyhow::Result<ExitCode>;
+}
+
+/// Runs the command that the process was started with.
+pub fn main(operator: &dyn Operator) -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = cli.check() {
+        error.exit();
+    }
+    let mut output = Output::of_process(cli.global.json);
+    match dispatch(cli, operator, &mut output) {
+        Ok(code) => code,
+        Err(error) => ExitCode::from(failure::report(&error, None, &mut output)),
+    }
+}
+
+fn dispatch(cli: Cli, operator: &dyn Operator, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let json = cli.global.json;
+    match cli.command {
+        Command::Up(args) => operator.up(args),
+        Command::Config { command: ConfigCommand::Check(args) } => operator.check_config(ConfigArgs { json, ..args }),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
+            output.data(&String::from_utf8_lossy(&script))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        command => {
+            let connector = Connector::new(&cli.global, &|name| std::env::var_os(name))?;
+            // A command asks one question after the other; it needs no threads.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.context("the runtime could not be started")?;
+            Ok(ExitCode::from(runtime.block_on(ask(command, &connector, output))))
+        }
+    }
+}
+
+/// Carries out a command that asks a node, and says how the process ends.
+async fn ask(command: Command, connector: &Connector, output: &mut Output<'_>) -> u8 {
+    let subject = hint::Subject::of(&command);
+    let Err(error) = answer(command, connector, output).await else { return 0 };
+    // A program reads the code and the details; only people are told what to try.
+    let hint = if output.json() { None } else { hint::after(&error, &subject, connector).await };
+    failure::report(&error, hint.as_deref(), output)
+}
+
+async fn answer(command: Command, connector: &Connector, output: &mut Output<'_>) -> anyhow::Result<()> {
+    if let Command::Wait(args) = command {
+        return wait::ready(&args, connector, output).await;
+    }
+    let client = connector.client().await?;
+    match command {
+        Command::Lease(args) => lease::run(*args, &client, output).await,
+        Command::Resource { command } => fleet::resources(command, &client, output).await,
+        Command::Worker { command } => fleet::workers(command, &client, output).await,
+        Command::Status => fleet::status(&client, output).await,
+        Command::Token { command } => token::run(command, &client, output).await,
+        Command::Up(_) | Command::Config { .. } | Command::Completions { .. } | Command::Wait(_) => {
+            unreachable!("these ask no node")
+        }
+    }
+}

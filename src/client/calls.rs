@@ -1,0 +1,123 @@
+//! The calls, one for each route (SPEC §13).
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+
+use super::answer::{
+    Acquired, Leases, OneLease, OneRequest, OneResource, OneToken, Resources, TokenBody, TokenCreated, TokenView,
+    Tokens, Workers,
+};
+use super::{Client, ClientError};
+use crate::limits::LONG_POLL_MAX;
+use crate::model::{Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
+use crate::service::ask::{AcquireBody, RenewBody, RequestBody};
+use crate::service::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
+
+/// A lease request is answered within 10 s by SPEC §2; as much again for the way.
+const REQUEST_BOUND: Duration = Duration::from_secs(20);
+/// What a long poll may take beyond its wait.
+const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
+
+/// Every call errs with a [`ClientError`]; the codes of a refusal are those of SPEC §11.
+impl Client {
+    /// Leases a named resource now (SPEC §2, door 1).
+    pub async fn acquire(&self, resource: &ResourceAddress, body: &AcquireBody) -> Result<LeaseView, ClientError> {
+        let question = self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body);
+        self.ask(question).await.map(|Acquired { lease, .. }| lease)
+    }
+
+    /// Asks for a lease (SPEC §2, door 2). A request that failed at once is a refusal; one that is still waiting is
+    /// asked about with [`Self::lease_request`].
+    pub async fn request(&self, body: &RequestBody) -> Result<RequestView, ClientError> {
+        let question = self.question(Method::POST, &["lease-requests"]).json(body).timeout(REQUEST_BOUND);
+        self.ask(question).await.map(|OneRequest { request }| request)
+    }
+
+    /// One lease request; waits up to `wait`, in whole seconds and at most 60, for it to settle.
+    pub async fn lease_request(&self, id: &RequestId, wait: Duration) -> Result<RequestView, ClientError> {
+        let wait = Duration::from_secs(wait.min(LONG_POLL_MAX).as_secs());
+        let question = self.question(Method::GET, &["lease-requests", id.as_str()]);
+        let question = question.query(&[("wait", wait.as_secs())]).timeout(wait + LONG_POLL_SLACK);
+        self.ask(question).await.map(|OneRequest { request }| request)
+    }
+
+    /// The active leases that the caller may see.
+    pub async fn leases(&self) -> Result<Vec<LeaseView>, ClientError> {
+        self.ask(self.question(Method::GET, &["leases"])).await.map(|Leases { leases }| leases)
+    }
+
+    /// One active lease.
+    pub async fn lease(&self, id: &LeaseId) -> Result<LeaseView, ClientError> {
+        self.ask(self.question(Method::GET, &["leases", id.as_str()])).await.map(|OneLease { lease }| lease)
+    }
+
+    /// Moves a lease's deadline (SPEC §4).
+    pub async fn renew(&self, id: &LeaseId, body: &RenewBody) -> Result<LeaseView, ClientError> {
+        let question = self.question(Method::POST, &["leases", id.as_str(), "renew"]).json(body);
+        self.ask(question).await.map(|OneLease { lease }| lease)
+    }
+
+    /// Ends a lease; with a fence only if it is still that grant.
+    pub async fn release(&self, id: &LeaseId, fence: Option<Fence>) -> Result<Released, ClientError> {
+        let question = self.question(Method::DELETE, &["leases", id.as_str()]);
+        self.ask(match fence {
+            Some(Fence(fence)) => question.query(&[("fence", fence)]),
+            None => question,
+        })
+        .await
+    }
+
+    /// The resources that match, all of them without a selector.
+    pub async fn resources(&self, select: Option<&Selector>) -> Result<Vec<ResourceView>, ClientError> {
+        let question = self.question(Method::GET, &["resources"]);
+        let question = match select {
+            Some(select) => question.query(&[("select", select.to_string())]),
+            None => question,
+        };
+        self.ask(question).await.map(|Resources { resources }| resources)
+    }
+
+    /// One resource.
+    pub async fn resource(&self, address: &ResourceAddress) -> Result<ResourceView, ClientError> {
+        let question = self.question(Method::GET, &["resources", &address.to_string()]);
+        self.ask(question).await.map(|OneResource { resource }| resource)
+    }
+
+    /// The workers of the lab; gateways answer it.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
+        self.ask(self.question(Method::GET, &["workers"])).await.map(|Workers { workers }| workers)
+    }
+
+    /// Counts, for people.
+    pub async fn status(&self) -> Result<StatusView, ClientError> {
+        self.ask(self.question(Method::GET, &["status"])).await
+    }
+
+    /// Whether the node admits requests, and why not. "Not ready" is an answer here, no error.
+    pub async fn ready(&self) -> Result<Readiness, ClientError> {
+        let answer = self.exchange(self.question(Method::GET, &["readyz"])).await?;
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE
+            && let Ok(readiness) = serde_json::from_slice(&answer.body)
+        {
+            return Ok(readiness);
+        }
+        self.judge(answer)
+    }
+
+    /// Makes a token; the answer is the only one that holds its secret.
+    pub async fn create_token(&self, body: &TokenBody) -> Result<TokenCreated, ClientError> {
+        self.ask(self.question(Method::POST, &["tokens"]).json(body)).await
+    }
+
+    /// The tokens of the node, revoked ones too.
+    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
+        self.ask(self.question(Method::GET, &["tokens"])).await.map(|Tokens { tokens }| tokens)
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, id: &TokenId) -> Result<TokenView, ClientError> {
+        let question = self.question(Method::DELETE, &["tokens", id.as_str()]);
+        self.ask(question).await.map(|OneToken { token }| token)
+    }
+}

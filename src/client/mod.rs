@@ -1,0 +1,22 @@
+//! The contract of a node, spoken: typed calls over HTTP (SPEC §12, §13).
+//!
+//! A [`Client`] talks to one node, over TCP or over the node's Unix socket. Every call has a bound, every answer a
+//! largest size. A call ends in one of four ways: an answer; [`ClientError::Refused`], the node said no;
+//! [`ClientError::Unanswered`], nobody knows whether it happened; [`ClientError::BadAnswer`], what came back was
+//! not the contract. [`discovery`] finds the nodes that run on this machine.
+
+pub mod answer;
+mod calls;
+pub mod discovery;
+mod endpoint;
+mod error;
+mod transport;
+
+pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
+pub use error::ClientError;
+pub use transport::Client;
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! The way of a lease request through the gateway: checks, queue, dispatch, and what comes back.
+
+use ractor::RpcReplyPort;
+
+use super::fleet::{Open, Stage};
+use super::front::{CallKind, FirstGrant, FleetLease, FrontState, Watcher};
+use super::placement::{Candidate, Placement, no_capacity, place};
+use super::read::ambiguous_resource;
+use super::session::Outcome;
+use super::table::Entered;
+use crate::admission::resource::Held;
+use crate::admission::{Admitted, Request, RequestState, Speaker};
+use crate::clock::RunTime;
+use crate::limits::{CALL_BOUND, DISPATCH_BOUND, OPEN_REQUESTS_MAX};
+use crate::model::time::whole_ms;
+use crate::model::{
+    Ask, Code, Door, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target,
+};
+use crate::wire::call::{Answer, Call, Dispatch, Granted};
+
+/// Where a request can go now.
+enum Way {
+    To(NodeName),
+    /// A worker that could serve it is away; said when that has lasted too long.
+    Away(Refusal),
+    Refused(Refusal),
+}
+
+impl FrontState {
+    /// Takes a request in. During the rebuild it is neither checked nor refused.
+    pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+        if self.fleet.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
+            let refusal = Refusal::new(Code::QueueFull, "the gateway has too many open requests; ask again");
+            let _ = reply.send(Err(refusal.retry_after(std::time::Duration::from_secs(1))));
+            return;
+        }
+        let now = self.around.clock.now();
+        self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
+        self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+        if self.rebuilt {
+            self.admit(ask);
+            self.pump();
+        } else {
+            self.held_back.push(ask);
+        }
+    }
+
+    /// Checks a request and lets it into the queue.
+    pub(super) fn admit(&mut self, ask: Ask) {
+        match self.ledger.admit(&ask, Speaker::Requester) {
+            Ok(Admitted::New) => self.fleet.add(ask),
+            Ok(Admitted::Replay(first)) => self.replay(&ask.id, &first),
+            Err(refusal) => self.end_unadmitted(&ask.id, Err(refusal)),
+        }
+    }
+
+    /// The key of `second` stands for `first`: both end alike.
+    fn replay(&mut self, second: &RequestId, first: &RequestId) {
+        match self.requests.get(first).map(|request| request.state.clone()) {
+            Some(RequestState::Open) => {
+                self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(second.clone()));
+            }
+            Some(RequestState::Granted(grant)) => self.end_unadmitted(second, Ok(grant)),
+            Some(RequestState::Failed(refusal)) => self.end_unadmitted(second, Err(refusal)),
+            None => {
+                let refusal = Refusal::internal("a key stands for a request that is not known");
+                self.end_unadmitted(second, Err(refusal));
+            }
+        }
+    }
+
+    /// Settles a request that holds nothing in the ledger.
+    fn end_unadmitted(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
+        let now = self.around.clock.now().run;
+        match &result {
+            Ok(first) => {
+                self.requests.grant(id, first.clone());
+                self.requests.end(id, now);
+            }
+            Err(refusal) => self.requests.fail(id, refusal.clone(), now),
+        }
+        self.tell_watchers(id, &result);
+    }
+
+    /// Sends out what can be placed, in the order of the queue. What cannot be placed now is passed over.
+    pub(super) fn pump(&mut self) {
+        if !self.rebuilt || self.fleet.is_empty() {
+            return;
+        }
+        let now = self.around.clock.now().run;
+        let mut outstanding = self.fleet.outstanding();
+        for id in self.fleet.in_order() {
+            let Some(open) = self.fleet.get(&id) else { continue };
+            let way = match &open.ask.target {
+                Target::Select(selector) => self.way_by_selector(open, selector, &outstanding),
+                Target::Resource(address) => self.way_by_name(open, address),
+            };
+            match way {
+                Way::To(worker) => {
+                    *outstanding.entry(worker.clone()).or_default() += 1;
+                    self.send_out(&id, worker);
+                }
+                Way::Refused(refusal) => self.refuse(&id, refusal),
+                Way::Away(refusal) => self.wait_or_refuse(&id, refusal, now),
+            }
+        }
+    }
+
+    fn way_by_selector(
+        &self,
+        open: &Open,
+        selector: &Selector,
+        outstanding: &std::collections::HashMap<NodeName, usize>,
+    ) -> Way {
+        let candidates = self.workers.iter().map(|(name, worker)| Candidate {
+            name,
+            takes_requests: worker.takes_requests(),
+            view: worker.view.as_ref(),
+            outstanding: outstanding.get(name).copied().unwrap_or(0),
+            skipped: open.skipped.contains(name) || self.orphans.is_given_up(&open.ask.id, name),
+        });
+        match place(selector, open.ask.mode, candidates) {
+            Placement::To(worker) => Way::To(worker),
+            Placement::Away => Way::Away(no_capacity(format!("what could serve {selector} is away or held"))),
+            Placement::Refused(refusal) => Way::Refused(refusal),
+        }
+    }
+
+    fn way_by_name(&self, open: &Open, address: &ResourceAddress) -> Way {
+        let unreachable = |worker: &NodeName| worker_unreachable(worker, "it has not been asked; ask again later");
+        match self.owners(address).as_slice() {
+            [] => {
+                let unheard = self.unheard();
+                let could_have = |name: &&NodeName| address.worker.as_ref().is_none_or(|asked| asked == *name);
+                match unheard.iter().find(could_have) {
+                    Some(worker) => Way::Away(unreachable(worker)),
+                    None => Way::Refused(self.unknown_resource(address)),
+                }
+            }
+            [owner] => {
+                let takes = self.workers.get(owner).is_some_and(super::front::Worker::takes_requests);
+                let skipped = open.skipped.contains(owner) || self.orphans.is_given_up(&open.ask.id, owner);
+                if takes && !skipped { Way::To(owner.clone()) } else { Way::Away(unreachable(owner)) }
+            }
+            several => Way::Refused(ambiguous_resource(address, several)),
+        }
+    }
+
+    /// A worker that is away may come back; a request that will not wait, or has waited enough, is refused.
+    fn wait_or_refuse(&mut self, id: &RequestId, refusal: Refusal, now: RunTime) {
+        let Some(open) = self.fleet.get_mut(id) else { return };
+        let since = *open.away_since.get_or_insert(now);
+        if open.ask.no_wait || now >= since + self.around.absence_grace {
+            self.refuse(id, refusal);
+        }
+    }
+
+    fn send_out(&mut self, id: &RequestId, worker: NodeName) {
+        let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
+        let Some(Open { ask, .. }) = self.fleet.get(id) else { return };
+        let target = match &ask.target {
+            Target::Resource(address) => Target::Resource(ResourceAddress { worker: None, id: address.id.clone() }),
+            select => select.clone(),
+        };
+        let dispatch = Dispatch {
+            request: id.clone(),
+            attempt,
+            door: ask.door,
+            requester: ask.requester.through(&self.around.name),
+            target,
+            mode: ask.mode,
+            ttl_ms: whole_ms(ask.ttl),
+            lease_id: ask.lease_id.clone(),
+            note: ask.note.clone(),
+            key: ask.key.clone(),
+            fingerprint: ask.fingerprint(),
+        };
+        tracing::debug!(request = %id, %worker, attempt, "dispatched");
+        let kind = CallKind::Dispatch { request: id.clone(), attempt };
+        self.ask(&worker, kind, Call::Dispatch(dispatch), DISPATCH_BOUND);
+    }
+
+    /// What became of a dispatch.
+    pub(super) fn dispatch_answered(&mut self, worker: &NodeName, id: &RequestId, attempt: u32, outcome: Outcome) {
+        let sent = Stage::Dispatched { worker: worker.clone(), attempt };
+        if self.fleet.get(id).is_none_or(|open| open.stage != sent) {
+            // A report of the lease was quicker, and has been judged as the answer.
+            return;
+        }
+        match outcome {
+            Outcome::Answered(answer, number) => match *answer {
+                Answer::Granted(granted) => self.granted(id, worker, granted, number),
+                Answer::Refused(refusal) => self.worker_refused(id, worker, refusal),
+                other => {
+                    tracing::error!(%worker, ?other, "an answer does not fit its call");
+                    self.doubt(id, worker);
+                }
+            },
+            Outcome::NotSent => self.fleet.requeue(id),
+            Outcome::Lost => self.doubt(id, worker),
+        }
+        self.pump();
+    }
+
+    fn doubt(&mut self, id: &RequestId, worker: &NodeName) {
+        tracing::info!(request = %id, %worker, "nobody knows what became of a dispatch; its worker is asked");
+        self.fleet.doubt(id, self.around.clock.now().run);
+        if self.workers.get(worker).is_some_and(super::front::Worker::takes_requests) {
+            self.settle_doubts(worker);
+        }
+    }
+
+    fn worker_refused(&mut self, id: &RequestId, worker: &NodeName, refusal: Refusal) {
+        let by_selector = self.fleet.get(id).is_some_and(|open| matches!(open.ask.target, Target::Select(_)));
+        let elsewhere = matches!(refusal.code, Code::NoCapacity | Code::NoMatchingResource | Code::QueueFull);
+        if refusal.code == Code::Stopping || by_selector && elsewhere {
+            if let Some(open) = self.fleet.get_mut(id) {
+                open.skipped.insert(worker.clone());
+            }
+            self.fleet.requeue(id);
+        } else {
+            self.refuse(id, refusal);
+        }
+    }
+
+    fn granted(&mut self, id: &RequestId, worker: &NodeName, granted: Granted, number: u64) {
+        match self.held(&granted) {
+            Ok(held) => {
+                if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+                    view.answered(number, &granted.resource, held.clone());
+                }
+                self.judge_grant(id, worker, &held, number);
+            }
+            Err(refusal) => self.refuse(id, refusal),
+        }
+    }
+
+    /// A lease of an answer, with its deadline on this gateway's run time.
+    pub(super) fn held(&self, granted: &Granted) -> Result<Held, Refusal> {
+        let now = self.around.clock.now().run;
+        let (lease, left) = granted.lease.clone().into_lease(&granted.resource).map_err(|error| {
+            tracing::error!(%error, "an answer does not read");
+            Refusal::internal("the worker's answer does not read")
+        })?;
+        Ok(Held { lease, deadline: now + left })
+    }
+
+    /// True when an attempt of this request is out at this worker.
+    pub(super) fn is_out_at(&self, id: &RequestId, worker: &NodeName) -> bool {
+        matches!(
+            self.fleet.get(id).map(|open| &open.stage),
+            Some(Stage::Dispatched { worker: at, .. } | Stage::InDoubt { worker: at, .. }) if at == worker
+        )
+    }
+
+    /// A worker says that it has granted a request: checks that it is what was asked for, and routes it.
+    pub(super) fn judge_grant(&mut self, id: &RequestId, worker: &NodeName, held: &Held, number: u64) {
+        let Some(Open { ask, stage, .. }) = self.fleet.get(id) else { return };
+        let (forwarded, door) = (ask.lease_id.clone(), ask.door);
+        let in_doubt = matches!(stage, Stage::InDoubt { .. });
+        // The owner is never taken from an echo.
+        let mut held = held.clone();
+        held.lease.holder = ask.requester.through(&self.around.name);
+        let name = match &forwarded {
+            Some(chosen) if *chosen.as_str() == *held.lease.id.as_str() => LeaseId::from(chosen.clone()),
+            Some(chosen) => {
+                tracing::warn!(%worker, asked = %chosen, got = %held.lease.id, "granted under another id; released");
+                self.release_orphan(worker, &held.lease);
+                if let Some(open) = self.fleet.get_mut(id) {
+                    open.skipped.insert(worker.clone());
+                }
+                self.fleet.requeue(id);
+                return;
+            }
+            None => LeaseId::through(worker, &held.lease.id),
+        };
+        let nobody_waits = || {
+            let watchers = self.watchers.get(id).map_or(&[][..], Vec::as_slice);
+            watchers.iter().all(|watcher| matches!(watcher, Watcher::Caller(reply) if reply.is_closed()))
+        };
+        if in_doubt && door == Door::Acquire && nobody_waits() {
+            self.release_orphan(worker, &held.lease);
+            self.refuse(id, worker_unreachable(worker, "the lease has been released again"));
+            return;
+        }
+        match self.table.enter_as(name, worker, &held, number) {
+            Entered::New(lease) | Entered::Known(lease) => {
+                self.fleet.remove(id);
+                self.ledger.grant(id, &lease);
+                match self.first_grant(&lease) {
+                    Some(first) => {
+                        self.requests.grant(id, first.clone());
+                        self.tell_watchers(id, &Ok(first));
+                    }
+                    None => tracing::error!(%lease, "a lease that was just routed is not there"),
+                }
+            }
+            Entered::Taken(lease, first) => {
+                tracing::warn!(%lease, %first, second = %worker, "two workers granted one id; the second is released");
+                self.release_orphan(worker, &held.lease);
+                self.refuse(id, crate::admission::lease_id_taken(&lease));
+            }
+            Entered::Foreign => {}
+        }
+    }
+
+    /// The request got nothing; everything it reserved is free before anybody hears of it.
+    pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
+        self.fleet.remove(id);
+        self.ledger.refuse(id);
+        self.requests.fail(id, refusal.clone(), self.around.clock.now().run);
+        self.tell_watchers(id, &Err(refusal));
+    }
+
+    pub(super) fn first_grant(&self, id: &LeaseId) -> Option<FirstGrant> {
+        let lease = self.fleet_lease(id)?;
+        let expires_at = self.around.clock.now().wall_at(lease.deadline);
+        Some(FirstGrant { lease, expires_at })
+    }
+
+    /// Answers when the request is settled, at once if it is.
+    pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<Request<FirstGrant>>>) {
+        match self.requests.get(&id) {
+            Some(Request { state: RequestState::Open, .. }) => {
+                let watchers = self.watchers.entry(id).or_default();
+                watchers.retain(|watcher| !matches!(watcher, Watcher::Reader(reply) if reply.is_closed()));
+                watchers.push(Watcher::Reader(reply));
+            }
+            known => drop(reply.send(known.cloned())),
+        }
+    }
+
+    fn tell_watchers(&mut self, id: &RequestId, result: &Result<FirstGrant, Refusal>) {
+        for watcher in self.watchers.remove(id).unwrap_or_default() {
+            // A caller that has gone finds the answer under its key.
+            match watcher {
+                Watcher::Caller(reply) => {
+                    drop(reply.send(result.clone().map(|first| first.lease)));
+                }
+                Watcher::Reader(reply) => drop(reply.send(self.requests.get(id).cloned())),
+                Watcher::Mirror(second) => self.end_unadmitted(&second, result.clone()),
+            }
+        }
+    }
+
+    /// Releases a lease that nobody is to have, as often as it takes.
+    pub(super) fn release_orphan(&mut self, worker: &NodeName, lease: &LeaseRecord) {
+        self.orphans.add_lease(worker, lease);
+        let (id, fence) = (lease.id.clone(), lease.fence);
+        let call = Call::Release { lease: id.clone(), fence: Some(fence) };
+        self.ask(worker, CallKind::Orphan { lease: id, fence }, call, CALL_BOUND);
+    }
+}
+
+/// `WORKER_UNREACHABLE`, saying what is known.
+pub(super) fn worker_unreachable(worker: &NodeName, known: &str) -> Refusal {
+    Refusal::new(Code::WorkerUnreachable, format!("worker {worker} is away: {known}"))
+        .with("worker", worker.as_str())
+        .retry_after(std::time::Duration::from_secs(1))
+}

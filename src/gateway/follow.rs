@@ -1,0 +1,254 @@
+//! Reads what one worker reports over one link, and hands it to the front in its order (the protocol is in
+//! [`wire::report`](crate::wire::report)).
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::front::FrontMessage;
+use super::session::LinkId;
+use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX};
+use crate::link::listen::Snapshots;
+use crate::link::{FrameReader, FrameWriter, LinkError, read, write};
+use crate::model::NodeName;
+use crate::wire::report::{Control, Delta, LAYOUT, Part, ResourceReport};
+
+/// A snapshot must have come this long after it was due.
+const SNAPSHOT_BOUND: Duration = Duration::from_secs(30);
+/// Reports of one worker that the front has not taken in yet; then the link's own flow control holds the worker back.
+const REPORTS_QUEUED_MAX: usize = 256;
+
+/// One link's reports.
+pub(super) struct Follow {
+    pub(super) worker: NodeName,
+    pub(super) link: LinkId,
+    pub(super) incarnation: u64,
+    pub(super) front: ActorRef<FrontMessage>,
+    pub(super) snapshots: Snapshots,
+    pub(super) reports: FrameReader,
+    pub(super) control: FrameWriter,
+    pub(super) resyncs: mpsc::Receiver<()>,
+}
+
+/// A whole snapshot.
+#[derive(Debug)]
+struct Snapshot {
+    number: u64,
+    resources: Vec<ResourceReport>,
+}
+
+/// A report on its way to the front; the room it takes is free once it is dropped.
+#[derive(Debug)]
+pub struct Room(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
+/// Follows until the link breaks or the worker breaks the protocol.
+pub(super) async fn follow(follow: Follow) -> LinkError {
+    let Follow { worker, link, incarnation, front, snapshots, mut reports, mut control, mut resyncs } = follow;
+    let (whole, mut wholes) = mpsc::channel(1);
+    // Read beside the deltas: a worker whose deltas are not read could not finish its snapshot.
+    let mut reading = JoinSet::new();
+    reading.spawn(read_snapshots(snapshots, incarnation, whole));
+    let room = Arc::new(Semaphore::new(REPORTS_QUEUED_MAX));
+    let mut order = Order::Unknown { early: Vec::new() };
+    let mut due = Some(Box::pin(sleep(SNAPSHOT_BOUND)));
+    loop {
+        let ready = tokio::select! {
+            whole = wholes.recv() => match whole {
+                Some(Ok(Snapshot { number, resources })) => {
+                    due = None;
+                    let room = take_room(&room).await;
+                    let message =
+                        FrontMessage::Snapshot { worker: worker.clone(), link, incarnation, number, resources, room };
+                    let _ = front.cast(message);
+                    if let Err(error) = write(&mut control, &Control::Taken { number }).await {
+                        return error;
+                    }
+                    order.snapshot(number)
+                }
+                Some(Err(error)) => return error,
+                None => return LinkError::Protocol("no more snapshots".to_owned()),
+            },
+            delta = read::<Delta>(&mut reports) => match delta {
+                Ok(Some(delta)) if delta.incarnation == incarnation => order.delta(delta),
+                Ok(Some(_)) => return LinkError::Protocol("a delta of another incarnation".to_owned()),
+                Ok(None) => return LinkError::Protocol("the control stream ended".to_owned()),
+                Err(error) => return error,
+            },
+            Some(()) = resyncs.recv() => Ready::Ask,
+            () = waiting(&mut due) => return LinkError::Timeout,
+        };
+        match ready {
+            Ready::Deltas(deltas) => {
+                for Delta { number, resource, .. } in deltas {
+                    let room = take_room(&room).await;
+                    let message = FrontMessage::Delta { worker: worker.clone(), link, number, resource, room };
+                    let _ = front.cast(message);
+                }
+            }
+            Ready::Ask => {
+                if due.is_none() {
+                    due = Some(Box::pin(sleep(SNAPSHOT_BOUND)));
+                    if let Err(error) = write(&mut control, &Control::Resync).await {
+                        return error;
+                    }
+                }
+            }
+            Ready::TooMany => return LinkError::Protocol("too many deltas without a snapshot".to_owned()),
+        }
+    }
+}
+
+async fn take_room(room: &Arc<Semaphore>) -> Room {
+    Room(Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed"))
+}
+
+async fn waiting(due: &mut Option<std::pin::Pin<Box<Sleep>>>) {
+    match due {
+        Some(sleep) => sleep.await,
+        None => pending().await,
+    }
+}
+
+/// Which delta comes next.
+#[derive(Debug)]
+enum Order {
+    /// No snapshot yet, or a gap after the last: deltas wait until one comes.
+    Unknown { early: Vec<Delta> },
+    /// This number.
+    Next(u64),
+}
+
+/// What is to be done with what came in.
+#[derive(Debug, PartialEq, Eq)]
+enum Ready {
+    /// Hand these on.
+    Deltas(Vec<Delta>),
+    /// Ask for a snapshot.
+    Ask,
+    /// Give the link up.
+    TooMany,
+}
+
+impl Order {
+    fn snapshot(&mut self, number: u64) -> Ready {
+        let Order::Unknown { early } = std::mem::replace(self, Order::Next(number + 1)) else {
+            // Asked for while the deltas went on in order: what came after the cut has been handed on already.
+            return Ready::Deltas(Vec::new());
+        };
+        let mut deltas = Vec::new();
+        for delta in early.into_iter().filter(|delta| delta.number > number) {
+            match self.delta(delta) {
+                Ready::Deltas(more) => deltas.extend(more),
+                gap => return gap,
+            }
+        }
+        Ready::Deltas(deltas)
+    }
+
+    fn delta(&mut self, delta: Delta) -> Ready {
+        match self {
+            Order::Unknown { early } if early.len() >= DELTAS_QUEUED_MAX => Ready::TooMany,
+            Order::Unknown { early } => {
+                early.push(delta);
+                Ready::Deltas(Vec::new())
+            }
+            Order::Next(next) if delta.number < *next => Ready::Deltas(Vec::new()),
+            Order::Next(next) if delta.number == *next => {
+                *next += 1;
+                Ready::Deltas(vec![delta])
+            }
+            Order::Next(_) => {
+                *self = Order::Unknown { early: vec![delta] };
+                Ready::Ask
+            }
+        }
+    }
+}
+
+async fn read_snapshots(snapshots: Snapshots, incarnation: u64, whole: mpsc::Sender<Result<Snapshot, LinkError>>) {
+    loop {
+        let result = match snapshots.next().await {
+            Ok(mut stream) => timeout(SNAPSHOT_BOUND, read_snapshot(&mut stream, incarnation))
+                .await
+                .unwrap_or(Err(LinkError::Timeout)),
+            Err(error) => Err(error),
+        };
+        let broken = result.is_err();
+        if whole.send(result).await.is_err() || broken {
+            return;
+        }
+    }
+}
+
+/// Reads one snapshot; it counts only when its end has come and the count is right.
+async fn read_snapshot(stream: &mut FrameReader, expected: u64) -> Result<Snapshot, LinkError> {
+    let broken = |why: &str| Err(LinkError::Protocol(why.to_owned()));
+    let number = match read::<Part>(stream).await? {
+        Some(Part::Begin { incarnation, number }) if incarnation == expected => number,
+        _ => return broken("a snapshot begins with its incarnation and number"),
+    };
+    let mut resources = Vec::new();
+    loop {
+        match read::<Part>(stream).await? {
+            Some(Part::Chunk { layout: LAYOUT, resources: more }) => resources.extend(more),
+            Some(Part::Chunk { .. }) => return broken("a snapshot in an unknown layout"),
+            Some(Part::End { resources: count }) if count == resources.len() as u64 => {
+                return Ok(Snapshot { number, resources });
+            }
+            _ => return broken("a snapshot without its end"),
+        }
+        // A worker may also show what its lab file no longer has, hence twice.
+        if resources.len() > 2 * RESOURCES_MAX {
+            return broken("more resources than a node may have");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Fence;
+
+    fn delta(number: u64) -> Delta {
+        let resource = ResourceReport {
+            id: "board".parse().unwrap(),
+            labels: Default::default(),
+            max_shared: 1,
+            fence: Fence(0),
+            grantable: true,
+            leases: vec![],
+        };
+        Delta { incarnation: 1, number, resource }
+    }
+
+    fn numbers(ready: Ready) -> Vec<u64> {
+        let Ready::Deltas(deltas) = ready else { panic!("{ready:?}") };
+        deltas.iter().map(|delta| delta.number).collect()
+    }
+
+    #[test]
+    fn deltas_before_the_snapshot_wait_and_those_at_or_below_its_cut_are_ignored() {
+        let mut order = Order::Unknown { early: vec![] };
+        assert!(numbers(order.delta(delta(4))).is_empty());
+        assert!(numbers(order.delta(delta(5))).is_empty());
+        assert!(numbers(order.delta(delta(6))).is_empty());
+        assert_eq!(numbers(order.snapshot(4)), [5, 6]);
+        assert!(numbers(order.delta(delta(6))).is_empty(), "a duplicate");
+        assert_eq!(numbers(order.delta(delta(7))), [7]);
+    }
+
+    #[test]
+    fn a_gap_asks_for_a_snapshot_and_loses_nothing_that_came_after_it() {
+        let mut order = Order::Next(5);
+        assert_eq!(order.delta(delta(7)), Ready::Ask);
+        assert!(numbers(order.delta(delta(8))).is_empty());
+        assert_eq!(numbers(order.snapshot(6)), [7, 8]);
+        assert_eq!(order.delta(delta(10)), Ready::Ask);
+        assert_eq!(order.snapshot(8), Ready::Ask, "the gap is still there");
+    }
+}

@@ -1,0 +1,435 @@
+//! The front: the one actor in which a gateway's checks, its queue and its routing table live.
+//!
+//! One mailbox, so "check, reserve, queue" is one step. It never waits for a worker: it asks a
+//! [session](super::session) by a message and gets what came of it by another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+
+use super::fleet::Fleet;
+use super::follow::Room;
+use super::in_doubt::Orphans;
+use super::session::{CallId, LinkId, Outcome, Session, SessionArguments, SessionMessage};
+use super::table::Table;
+use super::view::{Seen, View};
+use crate::admission::{LeaseRules, Ledger, Request, Requests};
+use crate::clock::{Clock, RunTime};
+use crate::model::{
+    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, ResourceId,
+};
+use crate::wire::call::Call;
+use crate::wire::hello::Hello;
+use crate::wire::report::ResourceReport;
+
+/// How often deadlines of open requests are looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A lease with where it is and what its holder is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetLease {
+    /// The gateway's name of it.
+    pub id: LeaseId,
+    /// The worker that holds it.
+    pub worker: NodeName,
+    /// The lease as the worker names it.
+    pub lease: LeaseRecord,
+    /// When it ends, on this gateway's run time.
+    pub deadline: RunTime,
+    /// The labels of its resource.
+    pub labels: Labels,
+}
+
+/// A lease as it was granted, for the book of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstGrant {
+    /// The lease.
+    pub lease: FleetLease,
+    /// When it was to end, wall time.
+    pub expires_at: Timestamp,
+}
+
+/// A resource of the lab.
+#[derive(Debug, Clone)]
+pub struct FleetResource {
+    /// Its worker.
+    pub worker: NodeName,
+    /// Its id there.
+    pub id: ResourceId,
+    /// What was last heard of it.
+    pub seen: Seen,
+    /// False while its worker is not connected.
+    pub reachable: bool,
+}
+
+/// A worker of the roster.
+#[derive(Debug, Clone)]
+pub struct WorkerNow {
+    /// Its name.
+    pub name: NodeName,
+    /// True while its link is up.
+    pub connected: bool,
+    /// True once it has reported since this gateway started.
+    pub known: bool,
+    /// What it said when it was last refused for its protocol versions.
+    pub incompatible: bool,
+    /// When it was last heard.
+    pub last_seen: Option<Timestamp>,
+    /// What it last said of itself.
+    pub hello: Option<Hello>,
+    /// How many resources it has.
+    pub resources: usize,
+    /// How many leases it has.
+    pub leases: usize,
+}
+
+/// Where the rebuild of the routing table stands.
+#[derive(Debug, Clone)]
+pub struct RebuildNow {
+    /// True when requests are admitted.
+    pub done: bool,
+    /// Roster workers that have not reported since this gateway started.
+    pub unheard: Vec<NodeName>,
+    /// How many workers the roster has.
+    pub roster: usize,
+}
+
+/// The front's protocol.
+#[derive(Debug)]
+pub enum FrontMessage {
+    /// Lease something; answered once it is settled.
+    Request(Ask, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// Move a lease's deadline.
+    Renew {
+        /// Which.
+        id: LeaseId,
+        /// On whose word.
+        caller: Caller,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// A new width, in ms.
+        ttl_ms: Option<u64>,
+        /// Answered once its worker has answered.
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    /// End a lease.
+    Release {
+        /// Which.
+        id: LeaseId,
+        /// On whose word.
+        caller: Caller,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// Answered once its worker has answered.
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    /// A request, as soon as it is settled.
+    Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// A request, as it is now.
+    Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// The open requests.
+    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>)>>),
+    /// The leases that this gateway routes.
+    Routed(RpcReplyPort<Vec<FleetLease>>),
+    /// Every lease of the lab, those of the workers' own clients included.
+    AllLeases(RpcReplyPort<Vec<FleetLease>>),
+    /// One routed lease.
+    Lease(LeaseId, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// The resources of the lab.
+    Resources(RpcReplyPort<Vec<FleetResource>>),
+    /// One resource.
+    Resource(ResourceAddress, RpcReplyPort<Result<FleetResource, Refusal>>),
+    /// The roster.
+    Workers(RpcReplyPort<Vec<WorkerNow>>),
+    /// Where the rebuild stands.
+    Rebuild(RpcReplyPort<RebuildNow>),
+    /// From a session: a link is up.
+    #[doc(hidden)]
+    Up { worker: NodeName, link: LinkId, hello: Hello },
+    /// From a session: a worker was refused for its protocol versions.
+    #[doc(hidden)]
+    Incompatible { worker: NodeName, hello: Hello },
+    /// From a session: a whole snapshot.
+    #[doc(hidden)]
+    Snapshot {
+        worker: NodeName,
+        link: LinkId,
+        incarnation: u64,
+        number: u64,
+        resources: Vec<ResourceReport>,
+        room: Room,
+    },
+    /// From a session: one change.
+    #[doc(hidden)]
+    Delta { worker: NodeName, link: LinkId, number: u64, resource: ResourceReport, room: Room },
+    /// From a session: what became of a call.
+    #[doc(hidden)]
+    Answered { worker: NodeName, id: CallId, outcome: Outcome },
+    /// From a session: a link is down.
+    #[doc(hidden)]
+    Down { worker: NodeName, link: LinkId, why: String },
+    /// From the timer.
+    #[doc(hidden)]
+    Tick,
+    /// From the listener: who is to be told that this worker has knocked?
+    #[doc(hidden)]
+    SessionOf(NodeName, RpcReplyPort<Option<ActorRef<SessionMessage>>>),
+}
+
+/// The actor; what it is comes with [`FrontArguments`].
+#[derive(Debug)]
+pub struct Front;
+
+/// What the front is started with.
+#[derive(Debug)]
+pub struct FrontArguments {
+    /// This gateway's name.
+    pub name: NodeName,
+    /// Every worker there is to be.
+    pub roster: Vec<NodeName>,
+    /// The operator's numbers.
+    pub rules: LeaseRules,
+    /// How long the rebuild waits for a worker that does not report.
+    pub rebuild_wait: Duration,
+    /// How long a request waits for a worker that is away.
+    pub absence_grace: Duration,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+/// The front's state; its parts each keep one thing.
+pub struct FrontState {
+    pub(super) around: FrontArguments,
+    pub(super) myself: ActorRef<FrontMessage>,
+    pub(super) started: RunTime,
+    pub(super) rebuilt: bool,
+    /// Requests that came in during the rebuild, unchecked, in their order.
+    pub(super) held_back: Vec<Ask>,
+    pub(super) ledger: Ledger,
+    pub(super) requests: Requests<FirstGrant>,
+    pub(super) watchers: HashMap<RequestId, Vec<Watcher>>,
+    pub(super) fleet: Fleet,
+    pub(super) table: Table,
+    pub(super) workers: BTreeMap<NodeName, Worker>,
+    pub(super) orphans: Orphans,
+    pub(super) calls: HashMap<CallId, CallKind>,
+    next_call: CallId,
+    ticking: bool,
+}
+
+/// One worker of the roster.
+pub(super) struct Worker {
+    pub(super) session: ActorRef<SessionMessage>,
+    pub(super) link: Option<LinkId>,
+    /// True once a snapshot has come over this link.
+    pub(super) reported: bool,
+    pub(super) view: Option<View>,
+    pub(super) incompatible: bool,
+    pub(super) hello: Option<Hello>,
+    pub(super) last_seen: Option<Timestamp>,
+}
+
+impl Worker {
+    /// True when requests may be sent to it.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.link.is_some() && self.reported
+    }
+}
+
+/// Who waits for a request to settle.
+pub(super) enum Watcher {
+    Caller(RpcReplyPort<Result<FleetLease, Refusal>>),
+    Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// A request that came in under the same key during the rebuild: it ends as this one does.
+    Mirror(RequestId),
+}
+
+/// What a call was for.
+pub(super) enum CallKind {
+    Dispatch {
+        request: RequestId,
+        attempt: u32,
+    },
+    Settle {
+        request: RequestId,
+    },
+    Renew {
+        id: LeaseId,
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    Release {
+        id: LeaseId,
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    /// A lease that nobody is to have is being released.
+    Orphan {
+        lease: LeaseId,
+        fence: Fence,
+    },
+}
+
+impl Actor for Front {
+    type Msg = FrontMessage;
+    type State = FrontState;
+    type Arguments = FrontArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<FrontMessage>,
+        around: FrontArguments,
+    ) -> Result<FrontState, ActorProcessingErr> {
+        let mut workers = BTreeMap::new();
+        for worker in &around.roster {
+            let arguments = SessionArguments { worker: worker.clone(), front: myself.clone() };
+            let (session, _) = Actor::spawn_linked(None, Session, arguments, myself.get_cell()).await?;
+            let worker_state = Worker {
+                session,
+                link: None,
+                reported: false,
+                view: None,
+                incompatible: false,
+                hello: None,
+                last_seen: None,
+            };
+            workers.insert(worker.clone(), worker_state);
+        }
+        let mut state = FrontState {
+            started: around.clock.now().run,
+            rebuilt: false,
+            held_back: Vec::new(),
+            ledger: Ledger::new(around.rules.max_per_requester),
+            requests: Requests::new(around.rules.request_retention),
+            watchers: HashMap::new(),
+            fleet: Fleet::default(),
+            table: Table::new(around.name.clone()),
+            workers,
+            orphans: Orphans::default(),
+            calls: HashMap::new(),
+            next_call: 1,
+            ticking: false,
+            myself,
+            around,
+        };
+        state.keep_ticking();
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<FrontMessage>,
+        message: FrontMessage,
+        state: &mut FrontState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            FrontMessage::Request(ask, reply) => state.request(ask, reply),
+            FrontMessage::Renew { id, caller, fence, ttl_ms, reply } => state.renew(id, &caller, fence, ttl_ms, reply),
+            FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
+            FrontMessage::Watch(id, reply) => state.watch(id, reply),
+            FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),
+            FrontMessage::Incompatible { worker, hello } => state.incompatible(&worker, hello),
+            FrontMessage::Snapshot { worker, link, incarnation, number, resources, room } => {
+                state.snapshot(&worker, link, incarnation, number, resources);
+                drop(room);
+            }
+            FrontMessage::Delta { worker, link, number, resource, room } => {
+                state.delta(&worker, link, number, resource);
+                drop(room);
+            }
+            FrontMessage::Answered { worker, id, outcome } => state.answered(&worker, id, outcome),
+            FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),
+            FrontMessage::Tick => {
+                state.ticking = false;
+                state.tick();
+            }
+            read => state.read(read),
+        }
+        state.keep_ticking();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<FrontMessage>,
+        event: SupervisionEvent,
+        _state: &mut FrontState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(_, error) = event {
+            // A session has no truth of its own, and a gateway none on disk: starting anew is the one way back.
+            tracing::error!(%error, "a session died; the gateway ends, to start anew");
+            myself.stop(Some("a session died".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl FrontState {
+    /// Asks a worker something; the answer comes as `Answered`.
+    pub(super) fn ask(&mut self, worker: &NodeName, kind: CallKind, call: Call, bound: Duration) {
+        let id = self.next_call;
+        self.next_call += 1;
+        self.calls.insert(id, kind);
+        if let Some(worker) = self.workers.get(worker) {
+            // A session that is gone takes the whole node with it.
+            let _ = worker.session.cast(SessionMessage::Ask { id, call, bound });
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.around.clock.now().run;
+        self.end_rebuild_if_due();
+        self.give_up_doubts(now);
+        self.pump();
+        for dropped in self.requests.prune(now) {
+            if let Some(key) = &dropped.key {
+                self.ledger.forget(&dropped.requester, key, &dropped.id);
+            }
+        }
+    }
+
+    fn keep_ticking(&mut self) {
+        if !self.ticking {
+            self.ticking = true;
+            self.myself.send_after(TICK, || FrontMessage::Tick);
+        }
+    }
+
+    /// Ends the rebuild when every roster worker has reported, or has had its time.
+    pub(super) fn end_rebuild_if_due(&mut self) {
+        let waited = self.around.clock.now().run >= self.started + self.around.rebuild_wait;
+        if self.rebuilt || !(waited || self.unheard().is_empty()) {
+            return;
+        }
+        self.rebuilt = true;
+        let unheard = self.unheard();
+        tracing::info!(
+            leases = self.table.iter().count(),
+            ?unheard,
+            "the routing table is rebuilt; requests are admitted"
+        );
+        for ask in std::mem::take(&mut self.held_back) {
+            self.admit(ask);
+        }
+        self.pump();
+    }
+
+    /// Roster workers that have not reported since this gateway started.
+    pub(super) fn unheard(&self) -> Vec<NodeName> {
+        let unheard = self.workers.iter().filter(|(_, worker)| worker.view.is_none());
+        unheard.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A routed lease as its holder is shown it.
+    pub(super) fn fleet_lease(&self, id: &LeaseId) -> Option<FleetLease> {
+        let route = self.table.resolve(id)?;
+        let seen = self.workers.get(&route.worker)?.view.as_ref()?.resources().get(&route.held.lease.resource_id);
+        Some(FleetLease {
+            id: id.clone(),
+            worker: route.worker.clone(),
+            lease: route.held.lease.clone(),
+            deadline: route.held.deadline,
+            labels: seen.map(|seen| seen.labels.clone()).unwrap_or_default(),
+        })
+    }
+}

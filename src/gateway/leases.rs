@@ -1,0 +1,142 @@
+//! Renew and release through the gateway: straight to the worker that holds the lease.
+
+use ractor::RpcReplyPort;
+
+use super::dispatch::worker_unreachable;
+use super::front::{CallKind, FleetLease, FrontState};
+use super::session::{CallId, Outcome};
+use crate::admission::resource;
+use crate::limits::CALL_BOUND;
+use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal};
+use crate::wire::call::{Answer, Call};
+
+type Reply = RpcReplyPort<Result<FleetLease, Refusal>>;
+
+impl FrontState {
+    pub(super) fn renew(
+        &mut self,
+        id: LeaseId,
+        caller: &Caller,
+        fence: Option<Fence>,
+        ttl_ms: Option<u64>,
+        reply: Reply,
+    ) {
+        match self.routed(&id, caller, "renew") {
+            Ok(FleetLease { worker, lease, .. }) => {
+                let call = Call::Renew { lease: lease.id, fence, ttl_ms };
+                self.ask(&worker, CallKind::Renew { id, reply }, call, CALL_BOUND);
+            }
+            Err(refusal) => drop(reply.send(Err(refusal))),
+        }
+    }
+
+    pub(super) fn release(&mut self, id: LeaseId, caller: &Caller, fence: Option<Fence>, reply: Reply) {
+        match self.routed(&id, caller, "release") {
+            Ok(lease) => {
+                let call = Call::Release { lease: lease.lease.id.clone(), fence };
+                let worker = lease.worker.clone();
+                self.ask(&worker, CallKind::Release { lease: Box::new(lease), reply }, call, CALL_BOUND);
+            }
+            Err(refusal) => drop(reply.send(Err(refusal))),
+        }
+    }
+
+    /// The lease that a caller names, if it is routed and theirs.
+    fn routed(&self, id: &LeaseId, caller: &Caller, verb: &str) -> Result<FleetLease, Refusal> {
+        let lease = self.fleet_lease(id).ok_or_else(|| self.unknown_lease(id))?;
+        if caller.may_change(&lease.lease.holder.bare()) { Ok(lease) } else { Err(resource::not_yours(id, verb)) }
+    }
+
+    /// `UNKNOWN_LEASE`; while a worker has not reported it may yet turn up.
+    pub(super) fn unknown_lease(&self, id: &LeaseId) -> Refusal {
+        let refusal = resource::unknown_lease(id);
+        let unheard = self.unheard();
+        if unheard.is_empty() {
+            return refusal;
+        }
+        let names: Vec<&str> = unheard.iter().map(NodeName::as_str).collect();
+        let names = names.join(", ");
+        Refusal {
+            message: format!("no active lease {id} is known yet: {names} has not reported; ask again"),
+            ..refusal
+        }
+        .with("rebuilding", true)
+        .retry_after(std::time::Duration::from_secs(1))
+    }
+
+    /// What became of a call.
+    pub(super) fn answered(&mut self, worker: &NodeName, call: CallId, outcome: Outcome) {
+        match self.calls.remove(&call) {
+            None => {}
+            Some(CallKind::Dispatch { request, attempt }) => {
+                self.dispatch_answered(worker, &request, attempt, outcome);
+            }
+            Some(CallKind::Settle { request }) => self.settle_answered(worker, &request, outcome),
+            Some(CallKind::Orphan { lease, fence }) => self.orphan_answered(worker, &lease, fence, &outcome),
+            Some(CallKind::Renew { id, reply }) => {
+                let result = self.renewed(worker, &id, outcome);
+                let _ = reply.send(result);
+            }
+            Some(CallKind::Release { lease, reply }) => {
+                let result = self.released(worker, *lease, outcome);
+                let _ = reply.send(result);
+                self.pump();
+            }
+        }
+    }
+
+    fn renewed(&mut self, worker: &NodeName, id: &LeaseId, outcome: Outcome) -> Result<FleetLease, Refusal> {
+        match answer_of(worker, outcome, id)? {
+            (Answer::Renewed(granted), number) => {
+                let mut held = self.held(&granted)?;
+                let route = self.table.resolve(id).filter(|route| route.held.lease.fence == held.lease.fence);
+                if let Some(route) = route {
+                    held.lease.holder = route.held.lease.holder.clone();
+                    self.table.enter_as(id.clone(), worker, &held, number);
+                }
+                if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+                    view.answered(number, &granted.resource, held);
+                }
+                self.fleet_lease(id).ok_or_else(|| resource::unknown_lease(id))
+            }
+            (other, _) => Err(does_not_fit(worker, &other)),
+        }
+    }
+
+    fn released(&mut self, worker: &NodeName, lease: FleetLease, outcome: Outcome) -> Result<FleetLease, Refusal> {
+        match answer_of(worker, outcome, &lease.id)? {
+            (Answer::Released, number) => {
+                if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+                    view.ended(number, &lease.lease);
+                }
+                let same_grant = |route: &super::table::Route| route.held.lease.fence == lease.lease.fence;
+                if self.table.resolve(&lease.id).is_some_and(same_grant) {
+                    self.table.remove(&lease.id);
+                    self.forget_leases(vec![(lease.id.clone(), lease.lease.clone())]);
+                }
+                Ok(lease)
+            }
+            (other, _) => Err(does_not_fit(worker, &other)),
+        }
+    }
+}
+
+/// The worker's answer, if it was no refusal; a refusal is given in the gateway's own name of the lease.
+fn answer_of(worker: &NodeName, outcome: Outcome, id: &LeaseId) -> Result<(Answer, u64), Refusal> {
+    match outcome {
+        Outcome::Answered(answer, number) => match *answer {
+            Answer::Refused(refusal) if refusal.code == Code::UnknownLease => Err(resource::unknown_lease(id)),
+            Answer::Refused(refusal) => Err(refusal),
+            answer => Ok((answer, number)),
+        },
+        Outcome::NotSent => {
+            Err(worker_unreachable(worker, "it has not been asked, and the lease is as it was; ask again"))
+        }
+        Outcome::Lost => Err(worker_unreachable(worker, "nobody knows whether it was done; ask again")),
+    }
+}
+
+fn does_not_fit(worker: &NodeName, answer: &Answer) -> Refusal {
+    tracing::error!(%worker, ?answer, "an answer does not fit its call");
+    Refusal::internal("the worker's answer does not fit")
+}

@@ -1,0 +1,151 @@
+//! Links and reports: how the front's picture of its workers moves, and with it the routing table.
+
+use super::front::{FrontState, Worker};
+use super::session::{LinkId, SessionMessage};
+use super::table::Entered;
+use super::view::Seen;
+use crate::admission::resource::Held;
+use crate::model::{LeaseId, LeaseRecord, NodeName};
+use crate::wire::hello::Hello;
+use crate::wire::report::ResourceReport;
+
+impl FrontState {
+    pub(super) fn up(&mut self, name: &NodeName, link: LinkId, hello: Hello) {
+        tracing::info!(worker = %name, version = %hello.version, "a worker is linked");
+        if let Some(worker) = self.heard(name) {
+            worker.link = Some(link);
+            worker.reported = false;
+            worker.incompatible = false;
+            worker.hello = Some(hello);
+        }
+    }
+
+    pub(super) fn incompatible(&mut self, name: &NodeName, hello: Hello) {
+        if let Some(worker) = self.heard(name) {
+            worker.incompatible = true;
+            worker.hello = Some(hello);
+        }
+    }
+
+    pub(super) fn down(&mut self, name: &NodeName, link: LinkId, why: &str) {
+        let Some(worker) = self.workers.get_mut(name).filter(|worker| worker.link == Some(link)) else { return };
+        tracing::warn!(worker = %name, why, "a worker's link is down");
+        worker.link = None;
+        worker.reported = false;
+    }
+
+    pub(super) fn snapshot(
+        &mut self,
+        name: &NodeName,
+        link: LinkId,
+        incarnation: u64,
+        number: u64,
+        reports: Vec<ResourceReport>,
+    ) {
+        let now = self.around.clock.now().run;
+        let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
+        let view = worker.view.get_or_insert_default();
+        let anew = view.incarnation() != incarnation;
+        if let Err(error) = view.take_snapshot(incarnation, number, reports, now) {
+            tracing::warn!(worker = %name, %error, "a snapshot does not read");
+            return;
+        }
+        worker.reported = true;
+        let leases: Vec<Held> = view.resources().values().flat_map(|seen| seen.held.iter().cloned()).collect();
+        if anew {
+            self.table.forget_numbers(name);
+        }
+        tracing::debug!(worker = %name, number, leases = leases.len(), "took a snapshot in");
+        for held in &leases {
+            self.enter(name, held, number);
+        }
+        let grants: std::collections::HashSet<_> =
+            leases.iter().map(|held| (&held.lease.id, held.lease.fence)).collect();
+        let missing = self.table.count_missing(name, number, |lease| grants.contains(&(&lease.id, lease.fence)));
+        self.forget_leases(missing.dropped);
+        if missing.ask_again
+            && let Some(worker) = self.workers.get(name)
+        {
+            let _ = worker.session.cast(SessionMessage::Resync);
+        }
+        self.settle_doubts(name);
+        self.end_rebuild_if_due();
+        self.pump();
+    }
+
+    pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, report: ResourceReport) {
+        let now = self.around.clock.now().run;
+        let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
+        let Some(view) = &mut worker.view else { return };
+        let id = report.id.clone();
+        if let Err(error) = view.take_delta(number, report, now) {
+            tracing::warn!(worker = %name, %error, "a delta does not read");
+            let _ = worker.session.cast(SessionMessage::Resync);
+            return;
+        }
+        let Some(Seen { held, .. }) = view.resources().get(&id).cloned() else { return };
+        let ended = self.table.drop_ended(name, &id, &held, number);
+        self.forget_leases(ended);
+        for held in &held {
+            self.enter(name, held, number);
+        }
+        self.pump();
+    }
+
+    /// Takes in one reported lease: routes it, or judges it as the answer of a dispatch, or ends it if nobody is to
+    /// have it.
+    fn enter(&mut self, worker: &NodeName, held: &Held, number: u64) {
+        let request = &held.lease.request_id;
+        if !self.table.is_ours(&held.lease) || self.orphans.is_given_up(request, worker) {
+            return;
+        }
+        if self.orphans.has_lease(worker, &held.lease) {
+            self.release_orphan(worker, &held.lease);
+            return;
+        }
+        if self.is_out_at(request, worker) {
+            self.judge_grant(&request.clone(), worker, held, number);
+            return;
+        }
+        match self.table.enter(worker, held, number) {
+            Entered::New(id) => self.remember(&id, worker, &held.lease),
+            Entered::Taken(id, first) => tracing::warn!(
+                lease = %id, %first, second = %worker,
+                "two workers hold a lease of this id; the first stays routed, the second ends at its deadline"
+            ),
+            Entered::Known(_) | Entered::Foreign => {}
+        }
+    }
+
+    /// Enters a routed lease into the ledger and the book of requests.
+    fn remember(&mut self, id: &LeaseId, worker: &NodeName, lease: &LeaseRecord) {
+        let requester = lease.holder.bare();
+        let key = lease.idempotency_key.clone();
+        self.ledger.end(id);
+        let with_print = key.clone().map(|key| (key, lease.fingerprint));
+        self.ledger.restore(&lease.request_id, &requester, id, with_print);
+        tracing::debug!(lease = %id, %worker, %requester, "routed");
+        if self.requests.get(&lease.request_id).is_none() {
+            self.requests.open(lease.request_id.clone(), requester, key, lease.granted_at);
+        }
+        if let Some(first) = self.first_grant(id) {
+            self.requests.grant(&lease.request_id, first);
+        }
+    }
+
+    /// Leases that are over: their requesters and ids are free.
+    pub(super) fn forget_leases(&mut self, ended: Vec<(LeaseId, LeaseRecord)>) {
+        let now = self.around.clock.now().run;
+        for (id, lease) in ended {
+            self.ledger.end(&id);
+            self.requests.end(&lease.request_id, now);
+        }
+    }
+
+    fn heard(&mut self, name: &NodeName) -> Option<&mut Worker> {
+        let wall = self.around.clock.now().wall;
+        let worker = self.workers.get_mut(name)?;
+        worker.last_seen = Some(wall);
+        Some(worker)
+    }
+}

@@ -1,0 +1,227 @@
+//! One worker's link, as an actor: lets it in, hands its calls to the link, and tells the front what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::follow::{Follow, follow};
+use super::front::FrontMessage;
+use crate::link::ask::Asker;
+use crate::link::listen::{Closer, GatewayLink, Guest};
+use crate::model::NodeName;
+use crate::wire::PROTOCOL;
+use crate::wire::call::{Answer, Call};
+use crate::wire::hello::{Hello, Welcome};
+
+/// Names one link of one worker, in this life of the gateway; a later one has a higher number.
+pub type LinkId = u64;
+/// Names one call of the front's.
+pub type CallId = u64;
+
+/// The actor.
+#[derive(Debug)]
+pub struct Session;
+
+/// Its protocol.
+#[derive(Debug)]
+pub enum SessionMessage {
+    /// From the listener: the worker has said hello.
+    Knock(Guest),
+    /// From itself: the welcome has been sent, and the link is up.
+    Linked(Box<GatewayLink>, Hello),
+    /// From the front: ask the worker, answer with `Answered`.
+    Ask {
+        /// Comes back with the answer.
+        id: CallId,
+        /// What is asked.
+        call: Call,
+        /// How long the answer may take.
+        bound: Duration,
+    },
+    /// From the front: ask the worker for a new snapshot.
+    Resync,
+    /// From itself: the link has ended.
+    Ended(LinkId, String),
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The worker has answered; with the number of the change that it made.
+    Answered(Box<Answer>, u64),
+    /// It certainly did not reach the worker.
+    NotSent,
+    /// Nobody knows.
+    Lost,
+}
+
+/// What a session is started with.
+pub struct SessionArguments {
+    /// The worker.
+    pub worker: NodeName,
+    /// Who is told.
+    pub front: ActorRef<FrontMessage>,
+}
+
+/// A session's state.
+pub struct SessionState {
+    around: SessionArguments,
+    link: Option<Up>,
+    links: LinkId,
+    incarnation: u64,
+}
+
+/// The link that is up.
+struct Up {
+    id: LinkId,
+    closer: Closer,
+    asker: Arc<Asker>,
+    resync: mpsc::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.closer.close("replaced by a newer link of the same worker");
+        self.task.abort();
+    }
+}
+
+impl Actor for Session {
+    type Msg = SessionMessage;
+    type State = SessionState;
+    type Arguments = SessionArguments;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<SessionMessage>,
+        around: SessionArguments,
+    ) -> Result<SessionState, ActorProcessingErr> {
+        Ok(SessionState { around, link: None, links: 0, incarnation: 0 })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SessionMessage>,
+        message: SessionMessage,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SessionMessage::Knock(guest) => state.knock(&myself, guest),
+            SessionMessage::Linked(link, hello) => state.linked(&myself, *link, &hello),
+            SessionMessage::Ask { id, call, bound } => state.ask(id, call, bound),
+            SessionMessage::Resync => {
+                if let Some(up) = &state.link {
+                    // One that waits already is enough.
+                    let _ = up.resync.try_send(());
+                }
+            }
+            SessionMessage::Ended(id, why) => {
+                if state.link.as_ref().is_some_and(|up| up.id == id) {
+                    state.link = None;
+                    state.tell(FrontMessage::Down { worker: state.around.worker.clone(), link: id, why });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SessionState {
+    /// Judges a hello; the welcome itself is sent aside, because no handler waits for the network.
+    fn knock(&mut self, myself: &ActorRef<SessionMessage>, guest: Guest) {
+        let hello = guest.hello.clone();
+        let welcome = match PROTOCOL.common(hello.protocol) {
+            None => {
+                self.tell(FrontMessage::Incompatible { worker: self.around.worker.clone(), hello: hello.clone() });
+                Welcome::Incompatible { protocol: PROTOCOL }
+            }
+            Some(_) if hello.incarnation < self.incarnation => {
+                let why = format!(
+                    "incarnation {} is older than {}, which has been here: is a copy of the worker's state running?",
+                    hello.incarnation, self.incarnation
+                );
+                Welcome::Refused { why }
+            }
+            Some(protocol) => Welcome::Accepted { protocol },
+        };
+        let (myself, worker) = (myself.clone(), self.around.worker.clone());
+        tokio::spawn(async move {
+            if matches!(welcome, Welcome::Accepted { .. }) {
+                match guest.welcome(welcome).await {
+                    Ok(link) => drop(myself.cast(SessionMessage::Linked(Box::new(link), hello))),
+                    Err(error) => tracing::info!(%worker, %error, "a worker left before its welcome"),
+                }
+            } else {
+                tracing::warn!(%worker, ?welcome, "refused a worker");
+                let _ = guest.decline(welcome).await;
+            }
+        });
+    }
+
+    fn linked(&mut self, myself: &ActorRef<SessionMessage>, link: GatewayLink, hello: &Hello) {
+        if hello.incarnation < self.incarnation {
+            link.connection().close("an older incarnation");
+            return;
+        }
+        self.incarnation = hello.incarnation;
+        self.links += 1;
+        let (id, worker) = (self.links, self.around.worker.clone());
+        if let Some(former) = self.link.take() {
+            let why = "replaced by a newer link".to_owned();
+            self.tell(FrontMessage::Down { worker: worker.clone(), link: former.id, why });
+        }
+        self.tell(FrontMessage::Up { worker: worker.clone(), link: id, hello: hello.clone() });
+        let closer = link.connection();
+        let snapshots = link.snapshots();
+        let (resync, resyncs) = mpsc::channel(1);
+        let GatewayLink { control, reports, asker, .. } = link;
+        let arguments = Follow {
+            worker,
+            link: id,
+            incarnation: hello.incarnation,
+            front: self.around.front.clone(),
+            snapshots,
+            reports,
+            control,
+            resyncs,
+        };
+        let (myself, ending) = (myself.clone(), closer.clone());
+        let task = tokio::spawn(async move {
+            let why = tokio::select! {
+                why = ending.closed() => why,
+                error = follow(arguments) => {
+                    let why = error.to_string();
+                    ending.close(&why);
+                    why
+                }
+            };
+            let _ = myself.cast(SessionMessage::Ended(id, why));
+        });
+        self.link = Some(Up { id, closer, asker: Arc::new(asker), resync, task });
+    }
+
+    fn ask(&self, id: CallId, call: Call, bound: Duration) {
+        let worker = self.around.worker.clone();
+        let Some(Ok(pending)) = self.link.as_ref().map(|up| up.asker.send(call)) else {
+            self.tell(FrontMessage::Answered { worker, id, outcome: Outcome::NotSent });
+            return;
+        };
+        let front = self.around.front.clone();
+        tokio::spawn(async move {
+            let outcome = match pending.answer(bound).await {
+                Ok((answer, number)) => Outcome::Answered(Box::new(answer), number),
+                Err(_) => Outcome::Lost,
+            };
+            let _ = front.cast(FrontMessage::Answered { worker, id, outcome });
+        });
+    }
+
+    fn tell(&self, message: FrontMessage) {
+        // A front that is gone takes the whole node with it.
+        let _ = self.around.front.cast(message);
+    }
+}

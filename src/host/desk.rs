@@ -1,0 +1,493 @@
+//! The desk: the one actor through which everything on this node goes.
+//!
+//! It serializes the checks of SPEC §2. It never waits: it reserves in the ledger, hands the command to a resource's
+//! actor, and learns the end by a message that carries the resource as it then is. Only then is the caller
+//! answered. Only the desk sends to resources, so only it starts and retires them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use tokio::task::JoinHandle;
+
+use super::attempts::Attempts;
+use super::directory::{Directory, Life};
+use super::reporter::{Reporter, Subscription, report};
+use super::resource::queue_full;
+use super::resource::{Resource, ResourceArguments, ResourceMessage};
+use super::restart::Restarted;
+use super::schedule::Schedule;
+use crate::admission::resource::{Command, Held, Reply, ResourceState, unknown_lease};
+use crate::admission::{LeaseRules, Ledger, Request, Requests};
+use crate::clock::{Clock, RunTime};
+use crate::limits::RESOURCE_QUEUE_MAX;
+use crate::model::{
+    Ask, Authority, Code, Fence, Labels, LeaseId, LeaseRecord, Refusal, RequestId, ResourceAddress, ResourceId,
+    Selector,
+};
+use crate::store::{OpenError, Store, StoredResource};
+
+/// An idle resource's actor is retired after this long; the next command starts it anew.
+const RESIDENCY: Duration = Duration::from_secs(60);
+/// The desk looks at the clock at least this often, because a timer does not count the time of a suspend.
+const TICK_MAX: Duration = Duration::from_secs(1);
+
+/// Names one command that a resource has been given, in this life of the node.
+pub(super) type OpId = u64;
+
+/// An answer, and the number of the last change that it knows of.
+#[derive(Debug)]
+pub struct Said<T> {
+    /// The answer.
+    pub result: Result<T, Refusal>,
+    /// The number of the delta with its effect, or of the last before it.
+    pub number: u64,
+}
+
+/// A lease with what its holder is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grant {
+    /// The lease.
+    pub lease: LeaseRecord,
+    /// When it ends, on this node's run time.
+    pub deadline: RunTime,
+    /// The labels of its resource.
+    pub labels: Labels,
+}
+
+/// A lease as it was granted, for the book of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstGrant {
+    /// The lease.
+    pub lease: LeaseRecord,
+    /// When it was to end, wall time.
+    pub expires_at: Timestamp,
+    /// The labels of its resource.
+    pub labels: Labels,
+}
+
+/// Through which door a lease request came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A client of this node.
+    Client,
+    /// The gateway.
+    Gateway {
+        /// Which dispatch of the request this is.
+        attempt: u32,
+        /// What the requester's key stands for at the gateway.
+        fingerprint: crate::model::Fingerprint,
+    },
+}
+
+/// A resource as the desk shows it.
+#[derive(Debug, Clone)]
+pub struct ResourceNow {
+    /// Its settings.
+    pub spec: std::sync::Arc<crate::model::ResourceSpec>,
+    /// What is true of it.
+    pub state: ResourceState,
+}
+
+/// The desk's protocol.
+#[derive(Debug)]
+pub enum DeskMessage {
+    /// Lease something.
+    Request {
+        /// What is asked for.
+        ask: Ask,
+        /// By whom.
+        origin: Origin,
+        /// Answered once it is settled.
+        reply: RpcReplyPort<Said<Grant>>,
+    },
+    /// What became of a dispatch whose answer was lost?
+    Settle {
+        /// The gateway's request.
+        request: RequestId,
+        /// The attempt.
+        attempt: u32,
+        /// Answered with the lease it got, or with none: then it never gets one.
+        reply: RpcReplyPort<Said<Option<Grant>>>,
+    },
+    /// Move a lease's deadline.
+    Renew {
+        /// Which.
+        lease: LeaseId,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// A new width.
+        ttl: Option<Duration>,
+        /// On whose word.
+        authority: Authority,
+        /// Answered once it is durable.
+        reply: RpcReplyPort<Said<Grant>>,
+    },
+    /// End a lease.
+    Release {
+        /// Which.
+        lease: LeaseId,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// On whose word.
+        authority: Authority,
+        /// Answered once it is durable.
+        reply: RpcReplyPort<Said<LeaseRecord>>,
+    },
+    /// A request, as soon as it is settled.
+    Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// A request, as it is now.
+    Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// The open requests.
+    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>)>>),
+    /// The active leases.
+    Leases(RpcReplyPort<Vec<Grant>>),
+    /// One active lease.
+    Lease(LeaseId, RpcReplyPort<Option<Grant>>),
+    /// The resources that match.
+    Resources(Option<Selector>, RpcReplyPort<Vec<ResourceNow>>),
+    /// One resource.
+    Resource(ResourceAddress, RpcReplyPort<Result<ResourceNow, Refusal>>),
+    /// Everything, and every change from now on; the former subscriber gets no more.
+    Subscribe(RpcReplyPort<Subscription>),
+    /// From a resource: a command is done.
+    #[doc(hidden)]
+    Settled {
+        /// Whose.
+        resource: ResourceId,
+        /// Which life of its actor.
+        activation: u64,
+        /// Which.
+        op: OpId,
+        /// What came of it.
+        reply: Reply,
+        /// The resource's new state, if it has changed.
+        state: Option<ResourceState>,
+    },
+    /// From the store: a dead actor's activation is closed, and this is what is on disk.
+    #[doc(hidden)]
+    Reopened(ResourceId, Result<StoredResource, OpenError>),
+    /// From the timer.
+    #[doc(hidden)]
+    Tick,
+    /// From a test: the resource's actor is to die.
+    #[cfg(test)]
+    PanicResource(ResourceId),
+}
+
+/// The actor; what it is comes with [`DeskArguments`].
+#[derive(Debug)]
+pub struct Desk;
+
+/// What the desk is started with.
+#[derive(Debug)]
+pub struct DeskArguments {
+    /// The node's own name, which may precede a resource's id.
+    pub name: crate::model::NodeName,
+    /// Where changes become durable.
+    pub store: Store,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// The operator's numbers.
+    pub rules: LeaseRules,
+    /// What the last run left.
+    pub restarted: Restarted,
+}
+
+/// The desk's state; its parts each keep one thing.
+pub struct DeskState {
+    pub(super) name: crate::model::NodeName,
+    pub(super) myself: ActorRef<DeskMessage>,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) ledger: Ledger,
+    pub(super) requests: Requests<FirstGrant>,
+    pub(super) watchers: HashMap<RequestId, Vec<Watcher>>,
+    pub(super) directory: Directory,
+    pub(super) schedule: Schedule,
+    pub(super) reporter: Reporter,
+    pub(super) attempts: Attempts,
+    pub(super) ops: HashMap<OpId, Op>,
+    next_op: OpId,
+    timer: Option<(RunTime, JoinHandle<()>)>,
+    retire_at: RunTime,
+}
+
+/// Who waits for a request to settle.
+pub(super) enum Watcher {
+    Caller(RpcReplyPort<Said<Grant>>),
+    Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
+    Settler(RpcReplyPort<Said<Option<Grant>>>),
+}
+
+/// A command that a resource has been given.
+pub(super) struct Op {
+    pub(super) resource: ResourceId,
+    pub(super) sent_at: Timestamp,
+    pub(super) kind: OpKind,
+}
+
+pub(super) enum OpKind {
+    Acquire { request: RequestId, mode: crate::model::Mode },
+    Renew { lease: LeaseId, reply: RpcReplyPort<Said<Grant>> },
+    Release { lease: Box<LeaseRecord>, reply: RpcReplyPort<Said<LeaseRecord>> },
+    Wake,
+}
+
+impl Actor for Desk {
+    type Msg = DeskMessage;
+    type State = DeskState;
+    type Arguments = DeskArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<DeskMessage>,
+        arguments: DeskArguments,
+    ) -> Result<DeskState, ActorProcessingErr> {
+        let Restarted { incarnation, ledger, requests, directory, schedule } = arguments.restarted;
+        let mut state = DeskState {
+            name: arguments.name,
+            myself,
+            store: arguments.store,
+            clock: arguments.clock,
+            ledger,
+            requests,
+            watchers: HashMap::new(),
+            directory,
+            schedule,
+            reporter: Reporter::new(incarnation),
+            attempts: Attempts::default(),
+            ops: HashMap::new(),
+            next_op: 1,
+            timer: None,
+            retire_at: RunTime::default(),
+        };
+        state.arm_timer();
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<DeskMessage>,
+        message: DeskMessage,
+        state: &mut DeskState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            DeskMessage::Request { ask, origin, reply } => state.request(ask, origin, reply).await,
+            DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
+            DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
+                let command = Command::Renew { lease: lease.clone(), fence, ttl, authority };
+                match state.find_lease(&lease) {
+                    Some(Grant { lease: LeaseRecord { resource_id, .. }, .. }) => {
+                        state.send(&resource_id, OpKind::Renew { lease, reply }, command).await;
+                    }
+                    None => state.say(reply, Err(unknown_lease(&lease))),
+                }
+            }
+            DeskMessage::Release { lease, fence, authority, reply } => {
+                let command = Command::Release { lease: lease.clone(), fence, authority };
+                match state.find_lease(&lease) {
+                    Some(Grant { lease, .. }) => {
+                        let resource = lease.resource_id.clone();
+                        state.send(&resource, OpKind::Release { lease: Box::new(lease), reply }, command).await;
+                    }
+                    None => state.say(reply, Err(unknown_lease(&lease))),
+                }
+            }
+            DeskMessage::Settled { resource, activation, op, reply, state: now } => {
+                state.settled(&resource, activation, op, reply, now);
+            }
+            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows).await,
+            DeskMessage::Tick => state.tick().await,
+            DeskMessage::Watch(id, reply) => state.watch(id, reply),
+            DeskMessage::Subscribe(reply) => {
+                let now = state.clock.now();
+                let resources = state.directory.iter().map(|entry| report(entry, now)).collect();
+                let _ = reply.send(state.reporter.subscribe(resources));
+            }
+            #[cfg(test)]
+            DeskMessage::PanicResource(id) => {
+                if let Some(super::directory::Entry { life: Life::Active(actor), .. }) = state.directory.get(&id) {
+                    actor.cast(ResourceMessage::Panic)?;
+                }
+            }
+            read => state.read(read),
+        }
+        state.arm_timer();
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<DeskMessage>,
+        event: SupervisionEvent,
+        state: &mut DeskState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(actor, error) = event
+            && let Some(resource) = state.directory.resource_of_actor(actor.get_id()).cloned()
+        {
+            tracing::error!(%resource, %error, "a resource's actor died; it is started anew from the database");
+            state.close(resource);
+        }
+        Ok(())
+    }
+}
+
+impl DeskState {
+    /// Gives a command to a resource's actor, which is started if need be.
+    pub(super) async fn send(&mut self, resource: &ResourceId, kind: OpKind, command: Command) {
+        let op = self.next_op;
+        self.next_op += 1;
+        let now = self.clock.now();
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        entry.used_at = now.run;
+        entry.in_flight += 1;
+        if let OpKind::Acquire { mode, .. } = kind {
+            entry.promised.push(mode);
+        }
+        self.ops.insert(op, Op { resource: resource.clone(), sent_at: now.wall, kind });
+        if let Life::Reopening(waiting) = &mut entry.life {
+            if waiting.len() < RESOURCE_QUEUE_MAX {
+                waiting.push_back((op, command));
+            } else {
+                self.settle_op(op, Reply::Refused(queue_full(resource)));
+            }
+            return;
+        }
+        self.hand_over(resource, op, command).await;
+    }
+
+    pub(super) async fn hand_over(&mut self, resource: &ResourceId, op: OpId, command: Command) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        if let Life::Active(actor) = &entry.life {
+            // A cast fails only when the actor has just died; then its supervision event is on the way, and
+            // settles this operation like everything it had in its queue.
+            let _ = actor.cast(ResourceMessage::Do(op, command));
+            return;
+        }
+        entry.activation += 1;
+        let arguments = ResourceArguments {
+            spec: entry.spec.clone(),
+            state: entry.state.clone(),
+            activation: entry.activation,
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            desk: self.myself.clone(),
+        };
+        // Its `pre_start` takes only what is at hand, so this does not wait for anything.
+        match Actor::spawn_linked(None, Resource, arguments, self.myself.get_cell()).await {
+            Ok((actor, _)) => {
+                let _ = actor.cast(ResourceMessage::Do(op, command));
+                self.directory.set_life(resource, Life::Active(actor));
+            }
+            Err(error) => {
+                tracing::error!(%resource, %error, "cannot start a resource's actor");
+                let refusal = Refusal::internal("the resource's actor cannot be started");
+                self.settle_op(op, Reply::Refused(refusal));
+            }
+        }
+    }
+
+    async fn tick(&mut self) {
+        let now = self.clock.now();
+        self.timer = None;
+        for resource in self.schedule.due(now.run) {
+            self.send(&resource, OpKind::Wake, Command::Wake).await;
+        }
+        if now.run >= self.retire_at {
+            self.retire_at = now.run + RESIDENCY / 4;
+            self.retire(now.run);
+            self.forget_old_requests(now.run);
+        }
+    }
+
+    fn retire(&mut self, now: RunTime) {
+        let before = RunTime(now.0.saturating_sub(RESIDENCY));
+        for resource in self.directory.idle_since(before) {
+            if let Some(Life::Active(actor)) = self.directory.set_life(&resource, Life::Idle) {
+                actor.stop(None);
+            }
+        }
+    }
+
+    /// Arms the one timer for the earliest instant at which something is to be done.
+    fn arm_timer(&mut self) {
+        let now = self.clock.now().run;
+        let soonest = self.schedule.next().map_or(now + TICK_MAX, |next| next.min(now + TICK_MAX));
+        if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
+            return;
+        }
+        if let Some((_, timer)) = self.timer.take() {
+            timer.abort();
+        }
+        // A timer counts whole milliseconds; one more, so that it never fires just before its instant.
+        let after = soonest.left(now) + Duration::from_millis(1);
+        let timer = self.myself.send_after(after, || DeskMessage::Tick);
+        self.timer = Some((soonest, tokio::spawn(async move { drop(timer.await) })));
+    }
+
+    fn read(&mut self, message: DeskMessage) {
+        match message {
+            DeskMessage::Peek(id, reply) => {
+                let _ = reply.send(self.requests.get(&id).cloned());
+            }
+            DeskMessage::OpenRequests(reply) => {
+                let open = self.requests.open_ones().map(|(id, request)| (id.clone(), request.clone()));
+                let _ = reply.send(open.collect());
+            }
+            DeskMessage::Leases(reply) => {
+                let leases = |entry: &super::directory::Entry| {
+                    let labels = entry.spec.labels.clone();
+                    entry.state.held.iter().map(move |held| grant(held, &labels)).collect::<Vec<_>>()
+                };
+                let _ = reply.send(self.directory.iter().flat_map(leases).collect());
+            }
+            DeskMessage::Lease(id, reply) => {
+                let _ = reply.send(self.find_lease(&id));
+            }
+            DeskMessage::Resources(selector, reply) => {
+                let entries = self.directory.iter().filter(|entry| entry.grantable);
+                let matching = entries
+                    .filter(|entry| selector.as_ref().is_none_or(|selector| selector.matches(&entry.spec.labels)));
+                let _ = reply.send(matching.map(resource_now).collect());
+            }
+            DeskMessage::Resource(address, reply) => {
+                let found = self.resolve(&address);
+                let _ = reply.send(found.and_then(|id| {
+                    self.directory.get(&id).map(resource_now).ok_or_else(|| unknown_resource(&address))
+                }));
+            }
+            _ => unreachable!("every other message is handled where it is matched"),
+        }
+    }
+
+    pub(super) fn find_lease(&self, id: &LeaseId) -> Option<Grant> {
+        let entry = self.directory.get(self.directory.resource_of(id)?)?;
+        let held = entry.state.held.iter().find(|held| held.lease.id == *id)?;
+        Some(grant(held, &entry.spec.labels))
+    }
+
+    /// The resource that an address names on this node.
+    pub(super) fn resolve(&self, address: &ResourceAddress) -> Result<ResourceId, Refusal> {
+        let here = address.worker.as_ref().is_none_or(|worker| *worker == self.name);
+        match self.directory.get(&address.id) {
+            Some(entry) if here && entry.grantable => Ok(address.id.clone()),
+            _ => Err(unknown_resource(address)),
+        }
+    }
+}
+
+fn resource_now(entry: &super::directory::Entry) -> ResourceNow {
+    ResourceNow { spec: entry.spec.clone(), state: entry.state.clone() }
+}
+
+/// A lease with what its holder is shown.
+pub(super) fn grant(held: &Held, labels: &Labels) -> Grant {
+    Grant { lease: held.lease.clone(), deadline: held.deadline, labels: labels.clone() }
+}
+
+fn unknown_resource(address: &ResourceAddress) -> Refusal {
+    Refusal::new(Code::UnknownResource, format!("no resource {address}; `berth resource list` shows what there is"))
+        .with("resourceId", address.to_string())
+}

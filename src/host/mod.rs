@@ -1,0 +1,99 @@
+//! A worker: it owns resources and the truth about them.
+//!
+//! The [`Desk`](desk::Desk) takes everything in, one actor for each resource decides and commits, the
+//! [`Uplink`](uplink) keeps the gateway up to date and carries its calls. Calls go down, casts go up.
+
+mod admit;
+mod attempts;
+pub mod desk;
+mod directory;
+mod reporter;
+mod resource;
+pub mod restart;
+mod schedule;
+mod settle;
+#[cfg(test)]
+mod tests;
+pub mod uplink;
+
+use std::path::PathBuf;
+
+use ractor::{Actor, ActorRef};
+use tokio::task::JoinHandle;
+
+use self::desk::{Desk, DeskArguments, DeskMessage};
+use self::restart::Restoring;
+use crate::admission::LeaseRules;
+use crate::clock::Clock;
+use crate::model::{NodeName, ResourceSpec};
+use crate::store::{Batch, CommitError, OpenError, Store, StoreFailed};
+
+pub use reporter::Subscription;
+
+/// What a host is started with.
+#[derive(Debug)]
+pub struct HostArguments {
+    /// The node.
+    pub name: NodeName,
+    /// Its database; made if it is not there.
+    pub database: PathBuf,
+    /// Its resources.
+    pub resources: Vec<ResourceSpec>,
+    /// The operator's numbers.
+    pub rules: LeaseRules,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+/// Why a host does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// What expired while the node was down cannot be written.
+    #[error("cannot write what expired while the node was down")]
+    Expire(#[source] CommitError),
+    /// The actor system refused.
+    #[error("cannot start the desk")]
+    Spawn(#[from] ractor::SpawnErr),
+}
+
+/// A running host.
+#[derive(Debug)]
+pub struct Host {
+    /// Through which everything goes.
+    pub desk: ActorRef<DeskMessage>,
+    /// Which life of the node this is.
+    pub incarnation: u64,
+    /// Resolves when the desk is gone.
+    pub desk_task: JoinHandle<()>,
+    /// Resolves when the store is gone.
+    pub store_failed: StoreFailed,
+}
+
+/// Opens the database, settles what expired meanwhile, and starts the desk. Blocks on the disk.
+pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
+    let HostArguments { name, database, resources, rules, clock } = arguments;
+    let now = clock.now();
+    let (store, loaded, store_failed) = Store::open(&database, now)?;
+    let incarnation = loaded.incarnation;
+    let mut restoring = Restoring::begin(resources, loaded, now);
+    for (resource, changes) in std::mem::take(&mut restoring.expired) {
+        commit_at_start(&store, resource, changes).await.map_err(HostError::Expire)?;
+    }
+    let restarted = restoring.finish(&rules, now);
+    let arguments = DeskArguments { name, store, clock, rules, restarted };
+    let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
+    Ok(Host { desk, incarnation, desk_task, store_failed })
+}
+
+async fn commit_at_start(
+    store: &Store,
+    resource: crate::model::ResourceId,
+    changes: Vec<crate::admission::resource::Change>,
+) -> Result<(), CommitError> {
+    let (sender, outcome) = tokio::sync::oneshot::channel();
+    store.commit(Batch { resource, activation: 0, changes, done: Box::new(move |result| drop(sender.send(result))) });
+    outcome.await.unwrap_or_else(|_| Err(CommitError::Disk("the store has stopped".to_owned())))
+}

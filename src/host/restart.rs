@@ -1,0 +1,105 @@
+//! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
+
+use std::collections::HashMap;
+
+use super::desk::FirstGrant;
+use super::directory::Directory;
+use super::resource::restored;
+use super::schedule::Schedule;
+use crate::admission::resource::{Change, Command, ResourceState, apply, decide};
+use crate::admission::{LeaseRules, Ledger, Requests};
+use crate::clock::Now;
+use crate::limits::RESOURCES_MAX;
+use crate::model::{Labels, ResourceId, ResourceSpec};
+use crate::store::{Loaded, StoredRequest};
+
+/// What the last run left, as the desk's own parts.
+#[derive(Debug)]
+pub struct Restarted {
+    pub(super) incarnation: u64,
+    pub(super) ledger: Ledger,
+    pub(super) requests: Requests<FirstGrant>,
+    pub(super) directory: Directory,
+    pub(super) schedule: Schedule,
+}
+
+/// The resources of the lab file as the database knows them, and what has expired while the node was down. The
+/// changes must be durable before [`Restoring::finish`].
+#[derive(Debug)]
+pub struct Restoring {
+    incarnation: u64,
+    resources: Vec<(ResourceSpec, bool, ResourceState)>,
+    requests: Vec<StoredRequest>,
+    /// For each resource with something to write, its changes.
+    pub expired: Vec<(ResourceId, Vec<Change>)>,
+}
+
+impl Restoring {
+    /// Brings the lab file and the database together.
+    pub fn begin(specs: Vec<ResourceSpec>, loaded: Loaded, now: Now) -> Self {
+        let mut stored: HashMap<ResourceId, _> =
+            loaded.resources.into_iter().map(|resource| (resource.id.clone(), resource)).collect();
+        let mut resources = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let state = stored.remove(&spec.id).map(|rows| restored(rows, now)).unwrap_or_default();
+            resources.push((spec, true, state));
+        }
+        // A leased resource that is gone from the lab file goes after its release.
+        let gone = stored.into_values().filter(|rows| !rows.leases.is_empty());
+        for rows in gone {
+            tracing::warn!(resource = %rows.id, "is leased but no longer in the lab file; it goes when its leases end");
+            let one = std::num::NonZeroU32::MIN;
+            let spec = ResourceSpec { id: rows.id.clone(), labels: Labels::new(), max_shared: one };
+            resources.push((spec, false, restored(rows, now)));
+        }
+        assert!(resources.len() <= 2 * RESOURCES_MAX, "the lab file's bound holds for what it has left behind");
+        let mut expired = Vec::new();
+        for (spec, _, state) in &mut resources {
+            let changes = decide(state, spec, Command::Wake, now).changes;
+            if !changes.is_empty() {
+                changes.iter().cloned().for_each(|change| apply(state, change));
+                expired.push((spec.id.clone(), changes));
+            }
+        }
+        Self { incarnation: loaded.incarnation, resources, requests: loaded.requests, expired }
+    }
+
+    /// The desk's parts.
+    pub fn finish(self, rules: &LeaseRules, now: Now) -> Restarted {
+        let mut ledger = Ledger::new(rules.max_per_requester);
+        let mut requests = Requests::new(rules.request_retention);
+        let mut directory = Directory::default();
+        let mut schedule = Schedule::default();
+        let mut active = std::collections::HashSet::new();
+        for (spec, grantable, state) in self.resources {
+            for held in &state.held {
+                let lease = &held.lease;
+                active.insert(lease.request_id.clone());
+                let own_key = lease.idempotency_key.clone().filter(|_| lease.holder.via.is_none());
+                let key = own_key.map(|key| (key, lease.fingerprint));
+                ledger.restore(&lease.request_id, &lease.holder, &lease.id, key);
+            }
+            schedule.set(&spec.id, state.wake_at());
+            directory.add(spec, grantable, state);
+        }
+        for request in self.requests {
+            let is_active = active.contains(&request.id);
+            let StoredRequest { id, requester, key, fingerprint, lease, expires_at, ended_at } = request;
+            let labels = directory.get(&lease.resource_id).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+            let own_key = key.filter(|_| requester.via.is_none());
+            if let (Some(key), false) = (&own_key, is_active) {
+                ledger.remember(&id, &requester, key.clone(), fingerprint);
+            }
+            requests.open(id.clone(), requester, own_key, lease.granted_at);
+            requests.grant(&id, FirstGrant { lease, expires_at, labels });
+            if !is_active {
+                // Its retention has run while the node was down, as far as the wall clock can tell.
+                let ago =
+                    ended_at.map_or(std::time::Duration::ZERO, |ended| crate::model::time::remaining(ended, now.wall));
+                let since = crate::clock::RunTime(now.run.0.saturating_sub(ago));
+                requests.end(&id, since);
+            }
+        }
+        Restarted { incarnation: self.incarnation, ledger, requests, directory, schedule }
+    }
+}

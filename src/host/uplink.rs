@@ -1,0 +1,295 @@
+//! The worker's side of the link: dial, report, serve calls, and dial again when the link is lost.
+//!
+//! The first redial comes after 100 ms, each further one after twice as long, up to 5 s, each with jitter in its upper
+//! half. Only dials that failed or were refused count: a link that is lost after its first snapshot was taken starts
+//! again at 100 ms.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::Subscription;
+use super::desk::{DeskMessage, Grant, Origin, Said};
+use crate::clock::Clock;
+use crate::limits::{CALL_BOUND, DISPATCH_BOUND};
+use crate::link::dial::{Dialer, Streams, WorkerLink};
+use crate::link::{DialError, LinkError, read, serve, write};
+use crate::model::{Ask, Authority, NodeName, Priority, Refusal, Requester, Target, Ttl};
+use crate::wire::PROTOCOL;
+use crate::wire::call::{Answer, Call, Dispatch, Granted};
+use crate::wire::hello::Hello;
+use crate::wire::report::{Control, Delta, LeaseRow, snapshot};
+
+/// The pause after the first failed dial, and the longest.
+const REDIAL_FIRST: Duration = Duration::from_millis(100);
+const REDIAL_LONGEST: Duration = Duration::from_secs(5);
+/// How long the desk has for an answer that it can give at once.
+const DESK_BOUND: Duration = Duration::from_secs(10);
+
+/// What an uplink is started with.
+#[derive(Debug)]
+pub struct Uplink {
+    /// Dials the gateway.
+    pub dialer: Arc<Dialer>,
+    /// Where it is dialled.
+    pub address: String,
+    /// Its name; the only one that this worker takes calls from.
+    pub gateway: NodeName,
+    /// This node's desk.
+    pub desk: ActorRef<DeskMessage>,
+    /// Which life of the node this is.
+    pub incarnation: u64,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// The widest lease that this worker grants.
+    pub max_ttl: Duration,
+}
+
+/// Pauses between dials.
+#[derive(Debug, Default)]
+struct Redial {
+    failures: u32,
+}
+
+impl Redial {
+    /// The next pause. `random` is uniform over all 32-bit numbers.
+    fn pause(&mut self, random: u32) -> Duration {
+        let base = REDIAL_FIRST.saturating_mul(1 << self.failures.min(10)).min(REDIAL_LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        base / 2 + (base / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+    }
+
+    /// The longest pause from now on.
+    fn slow(&mut self) {
+        self.failures = self.failures.max(10);
+    }
+}
+
+impl Uplink {
+    /// Keeps the link up until the future is dropped.
+    pub async fn run(&self, run: Uuid) {
+        let mut redial = Redial::default();
+        let mut told = false;
+        loop {
+            match self.dial(run).await {
+                Ok(link) => {
+                    tracing::info!(gateway = %self.gateway, address = %self.address, "linked to the gateway");
+                    told = false;
+                    let mut taken = false;
+                    let ended = self.keep(link, &mut taken).await;
+                    tracing::warn!(gateway = %self.gateway, "lost the gateway: {}", chain(&ended));
+                    if taken {
+                        redial = Redial::default();
+                    }
+                }
+                Err(error) => {
+                    if matches!(error, DialError::Incompatible { .. }) {
+                        redial.slow();
+                    }
+                    // Said once for each time the gateway goes away, not for each dial.
+                    if !told {
+                        tracing::warn!(gateway = %self.gateway, address = %self.address, "no link: {}", chain(&error));
+                        told = true;
+                    } else {
+                        tracing::debug!(gateway = %self.gateway, "no link: {}", chain(&error));
+                    }
+                }
+            }
+            let random = u32::from_be_bytes(Uuid::new_v4().into_bytes()[..4].try_into().expect("four bytes"));
+            tokio::time::sleep(redial.pause(random)).await;
+        }
+    }
+
+    async fn dial(&self, run: Uuid) -> Result<WorkerLink, DialError> {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let hello = Hello { protocol: PROTOCOL, version, run, incarnation: self.incarnation };
+        self.dialer.dial(&self.address, &hello).await
+    }
+
+    async fn subscribe(&self) -> Result<Subscription, LinkError> {
+        let (reply, answer) = ractor::concurrency::oneshot();
+        let _ = self.desk.cast(DeskMessage::Subscribe(reply.into()));
+        match tokio::time::timeout(DESK_BOUND, answer).await {
+            Ok(Ok(subscription)) => Ok(subscription),
+            _ => Err(LinkError::Timeout),
+        }
+    }
+
+    /// Reports and serves until the link is lost. `taken` is set once the gateway has taken a snapshot in.
+    async fn keep(&self, link: WorkerLink, taken: &mut bool) -> LinkError {
+        let streams = link.streams();
+        let calls = self.serve_calls(streams.clone());
+        let reports = self.report(link, streams.clone(), taken);
+        let error = tokio::select! {
+            closed = streams.closed() => closed.into(),
+            Err(error) = calls => error,
+            Err(error) = reports => error,
+            else => LinkError::Protocol("the gateway ended its streams".to_owned()),
+        };
+        streams.close("the worker gives this link up");
+        error
+    }
+
+    async fn report(&self, mut link: WorkerLink, streams: Streams, taken: &mut bool) -> Result<(), LinkError> {
+        let mut deltas = self.send_snapshot(&streams).await?;
+        loop {
+            tokio::select! {
+                said = read::<Control>(&mut link.control) => match said? {
+                    Some(Control::Taken { number }) => {
+                        tracing::debug!(number, "the gateway has taken a snapshot in");
+                        *taken = true;
+                    }
+                    Some(Control::Resync) => deltas = self.send_snapshot(&streams).await?,
+                    None => return Ok(()),
+                },
+                delta = deltas.recv() => match delta {
+                    Some(delta) => write(&mut link.reports, &delta).await?,
+                    // We were too slow: the whole picture takes the place of what was missed.
+                    None => deltas = self.send_snapshot(&streams).await?,
+                },
+            }
+        }
+    }
+
+    async fn send_snapshot(&self, streams: &Streams) -> Result<mpsc::Receiver<Delta>, LinkError> {
+        let Subscription { incarnation, number, resources, deltas } = self.subscribe().await?;
+        streams.send_snapshot(snapshot(incarnation, number, &resources)?).await?;
+        Ok(deltas)
+    }
+
+    async fn serve_calls(&self, streams: Streams) -> Result<(), LinkError> {
+        let (writer, reader) = streams.calls().await?;
+        serve::serve(writer, reader, |call| self.begin(call)).await
+    }
+
+    /// Hands a call to the desk at once, so that calls keep their order, and returns the way to its answer.
+    fn begin(&self, call: Call) -> impl Future<Output = Option<(Answer, u64)>> + Send + 'static + use<> {
+        let clock = self.clock.clone();
+        let begun = self.hand_over(call);
+        async move { begun?.answer(&clock).await }
+    }
+
+    fn hand_over(&self, call: Call) -> Option<Begun> {
+        let authority = || Authority::Gateway(self.gateway.clone());
+        let (message, begun) = match call {
+            Call::Dispatch(dispatch) => match self.checked(dispatch) {
+                Ok((ask, origin)) => {
+                    let (reply, answer) = port();
+                    (DeskMessage::Request { ask, origin, reply }, Begun::Granted(answer))
+                }
+                Err(refusal) => return Some(Begun::Refused(refusal)),
+            },
+            Call::Settle { request, attempt } => {
+                let (reply, answer) = port();
+                (DeskMessage::Settle { request, attempt, reply }, Begun::Settled(answer))
+            }
+            Call::Renew { lease, fence, ttl_ms } => {
+                let ttl = match ttl_ms.map(|ms| self.bounded(ms)).transpose() {
+                    Ok(ttl) => ttl,
+                    Err(refusal) => return Some(Begun::Refused(refusal)),
+                };
+                let (reply, answer) = port();
+                (DeskMessage::Renew { lease, fence, ttl, authority: authority(), reply }, Begun::Renewed(answer))
+            }
+            Call::Release { lease, fence } => {
+                let (reply, answer) = port();
+                (DeskMessage::Release { lease, fence, authority: authority(), reply }, Begun::Released(answer))
+            }
+        };
+        self.desk.cast(message).ok()?;
+        Some(begun)
+    }
+
+    /// What arrives is a claim: only this gateway's own requesters, and only what this worker's rules allow.
+    fn checked(&self, dispatch: Dispatch) -> Result<(Ask, Origin), Refusal> {
+        let Dispatch { request, attempt, door, requester, target, mode, ttl_ms, lease_id, note, key, fingerprint } =
+            dispatch;
+        if requester.via.as_ref() != Some(&self.gateway) {
+            let own = Requester { via: Some(self.gateway.clone()), ..requester };
+            return Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")));
+        }
+        if let Target::Resource(address) = &target
+            && address.worker.is_some()
+        {
+            return Err(Refusal::bad_field("target", "a worker takes the bare id of a resource"));
+        }
+        let ttl = self.bounded(ttl_ms)?;
+        let priority = Priority::default();
+        let no_wait = true;
+        let ask = Ask { id: request, door, requester, target, mode, ttl, priority, lease_id, no_wait, note, key };
+        Ok((ask, Origin::Gateway { attempt, fingerprint }))
+    }
+
+    fn bounded(&self, ttl_ms: u64) -> Result<Duration, Refusal> {
+        let ttl = Ttl::try_from(ttl_ms).map_err(|error| Refusal::bad_field("ttlMs", error))?.duration();
+        if ttl > self.max_ttl {
+            let most = self.max_ttl.as_millis();
+            return Err(Refusal::bad_field("ttlMs", format!("at most {most} on this worker (lease.max_ttl)")));
+        }
+        Ok(ttl)
+    }
+}
+
+type Answered<T> = ractor::concurrency::OneshotReceiver<Said<T>>;
+
+/// A call that the desk has, or that was refused before it came there.
+enum Begun {
+    Granted(Answered<Grant>),
+    Settled(Answered<Option<Grant>>),
+    Renewed(Answered<Grant>),
+    Released(Answered<crate::model::LeaseRecord>),
+    Refused(Refusal),
+}
+
+impl Begun {
+    async fn answer(self, clock: &Clock) -> Option<(Answer, u64)> {
+        let row = |grant: Grant| Granted {
+            resource: grant.lease.resource_id.clone(),
+            lease: LeaseRow::new(&grant.lease, grant.deadline.left(clock.now().run)),
+        };
+        match self {
+            Begun::Granted(answer) => said(answer, DISPATCH_BOUND, |grant| Answer::Granted(row(grant))).await,
+            Begun::Settled(answer) => said(answer, CALL_BOUND, |grant| Answer::Settled(grant.map(row))).await,
+            Begun::Renewed(answer) => said(answer, CALL_BOUND, |grant| Answer::Renewed(row(grant))).await,
+            Begun::Released(answer) => said(answer, CALL_BOUND, |_| Answer::Released).await,
+            Begun::Refused(refusal) => Some((Answer::Refused(refusal), 0)),
+        }
+    }
+}
+
+/// The desk's answer; none when it did not come, and so nobody knows.
+async fn said<T>(answer: Answered<T>, bound: Duration, yes: impl FnOnce(T) -> Answer) -> Option<(Answer, u64)> {
+    let said = tokio::time::timeout(bound, answer).await.ok()?.ok()?;
+    Some((said.result.map_or_else(Answer::Refused, yes), said.number))
+}
+
+fn port<T: ractor::Message>() -> (RpcReplyPort<Said<T>>, Answered<T>) {
+    let (reply, answer) = ractor::concurrency::oneshot();
+    (reply.into(), answer)
+}
+
+/// An error with what is behind it, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redials_double_up_to_five_seconds_with_jitter_in_the_upper_half() {
+        let mut redial = Redial::default();
+        for expected in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            let expected = Duration::from_millis(expected);
+            let least = Redial { failures: redial.failures }.pause(0);
+            assert_eq!(least, expected / 2);
+            assert_eq!(redial.pause(u32::MAX), expected);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Who calls, and whether they may change anything.
+
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::answer::Problem;
+use super::router::Front;
+use crate::model::{Caller, Code, Refusal, Role};
+
+/// What the connection itself says of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Nothing: it came over TCP.
+    Network,
+    /// On the Unix socket, with the node's own uid or root's.
+    Operator,
+    /// On the Unix socket, with another uid.
+    Stranger,
+}
+
+/// The routes that anyone may read.
+const OPEN: &[&str] = &["/v1/healthz", "/v1/readyz"];
+
+/// Lets in who may come in; the handlers find the [`Caller`] in the request.
+pub(super) async fn check(State(front): State<Front>, mut request: Request, next: Next) -> Result<Response, Problem> {
+    if !OPEN.contains(&request.uri().path()) {
+        let peer = request.extensions().get().copied().unwrap_or(Peer::Network);
+        let caller = caller(&front, peer, request.headers())?;
+        let reads = request.method() == Method::GET || request.method() == Method::HEAD;
+        if caller.role == Role::Viewer && !reads {
+            let message = format!("{} is a viewer and changes nothing; ask with an agent's token", caller.principal);
+            return Err(Refusal::new(Code::InsufficientPermissions, message).into());
+        }
+        request.extensions_mut().insert(caller);
+    }
+    Ok(next.run(request).await)
+}
+
+fn caller(front: &Front, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let refused = |message: &str| Refusal::new(Code::Unauthenticated, message);
+    if peer == Peer::Stranger {
+        return Err(refused("this socket answers only the node's own user and root; use HTTP with a token"));
+    }
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    match (given.next(), given.next()) {
+        (None, _) if peer == Peer::Operator => Ok(Caller::admin()),
+        (None, _) => Err(refused("no token; send the header Authorization: Bearer bth_…")),
+        (Some(_), Some(_)) => Err(refused("two Authorization headers; send one")),
+        (Some(value), None) => {
+            let (scheme, secret) = value.to_str().unwrap_or_default().split_once(' ').unwrap_or_default();
+            let known = scheme.eq_ignore_ascii_case("bearer").then(|| front.app.tokens.authenticate(secret.trim()));
+            known.flatten().ok_or_else(|| refused("the token is unknown or revoked; ask an admin for a new one"))
+        }
+    }
+}
+
+/// Refuses all but admins.
+pub(super) fn admin_only(caller: &Caller, what: &str) -> Result<(), Refusal> {
+    match caller.role {
+        Role::Admin => Ok(()),
+        _ => Err(Refusal::new(Code::InsufficientPermissions, format!("only an admin may {what}"))),
+    }
+}

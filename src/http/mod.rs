@@ -1,0 +1,49 @@
+//! The HTTP door of a node (SPEC §12, §13): `/v1` over a Unix socket and, where configured, over TCP.
+//!
+//! On the Unix socket the peer's uid is the credential: the node's own, or root, is the admin. On TCP it is a bearer
+//! token. Whoever shows a token is that token's principal, on either.
+//!
+//! What every request passes, in this order: the log, the bound on requests at once, the net under panics, the
+//! check of who calls and whether they may change anything, the check of query parameters, the route. Every "no" is
+//! `{"error":{…}}`, made in one place from a [`Refusal`](crate::model::Refusal).
+
+mod answer;
+mod bind;
+mod body;
+mod door;
+mod headers;
+mod leases;
+mod node;
+mod path;
+mod query;
+mod requests;
+mod resources;
+mod router;
+mod server;
+mod tokens;
+
+use std::sync::Arc;
+
+pub use bind::BindError;
+pub use server::Server;
+
+use crate::admission::LeaseRules;
+use crate::clock::Clock;
+use crate::service::Coordinator;
+use crate::trust::Tokens;
+
+/// What the door stands in front of.
+#[derive(Clone)]
+pub struct App {
+    /// Who answers.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// Who may come in.
+    pub tokens: Arc<Tokens>,
+    /// The bounds of what may be asked.
+    pub rules: LeaseRules,
+    /// The time that tokens are made and revoked at.
+    pub clock: Clock,
+}
+
+#[cfg(test)]
+mod tests;

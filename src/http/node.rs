@@ -1,0 +1,32 @@
+//! The node itself: how it is, and its workers.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::answer::{Answer, json, named};
+use super::router::Front;
+use crate::model::Caller;
+
+/// `GET /v1/workers`.
+pub(super) async fn workers(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
+    Ok(named("workers", front.app.coordinator.workers(&caller).await?))
+}
+
+/// `GET /v1/status`.
+pub(super) async fn status(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
+    Ok(json(StatusCode::OK, &front.app.coordinator.status(&caller).await?))
+}
+
+/// `GET /v1/healthz`: the process answers.
+pub(super) async fn healthz() -> Response {
+    named("ok", true)
+}
+
+/// `GET /v1/readyz`: the node admits requests.
+pub(super) async fn readyz(State(front): State<Front>) -> Response {
+    let readiness = front.app.coordinator.readiness().await;
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &readiness)
+}

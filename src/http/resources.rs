@@ -1,0 +1,25 @@
+//! Resources, to look at.
+
+use axum::Extension;
+use axum::extract::State;
+
+use super::answer::{Answer, named};
+use super::path::Id;
+use super::query::Params;
+use super::router::Front;
+use crate::model::{Caller, ResourceAddress, Selector};
+
+/// `GET /v1/resources?select=`.
+pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>, params: Params) -> Answer {
+    let select: Option<Selector> = params.get("select")?;
+    Ok(named("resources", front.app.coordinator.resources(&caller, select.as_ref()).await?))
+}
+
+/// `GET /v1/resources/{id}`.
+pub(super) async fn show(
+    State(front): State<Front>,
+    Extension(caller): Extension<Caller>,
+    Id(address): Id<ResourceAddress>,
+) -> Answer {
+    Ok(named("resource", front.app.coordinator.resource(&caller, &address).await?))
+}

@@ -1,0 +1,4 @@
+mod fake;
+mod listening;
+mod refusals;
+mod shapes;

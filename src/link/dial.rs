@@ -1,0 +1,133 @@
+//! The worker's end of a link.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::crypto::rustls::QuicClientConfig;
+use tokio::time::timeout;
+
+use super::endpoint::transport;
+use super::stream::{FrameReader, FrameWriter, read, reader, write, write_raw, writer};
+use super::{DialError, LinkError, Udp};
+use crate::model::NodeName;
+use crate::trust::Identity;
+use crate::wire::hello::{Hello, Welcome};
+use crate::wire::{ALPN, PROTOCOL};
+
+/// One attempt takes at most this long. It is short, because a gateway that starts during an attempt is heard only when
+/// the next packet is sent, and QUIC doubles the time between those.
+const DIAL_BOUND: Duration = Duration::from_secs(1);
+
+/// Dials one gateway.
+#[derive(Debug)]
+pub struct Dialer {
+    endpoint: quinn::Endpoint,
+    v6: bool,
+}
+
+impl Dialer {
+    /// A dialler that accepts only the gateway `gateway` of the identity's lab, at `address`.
+    pub fn new(identity: &Identity, gateway: &NodeName, address: &str, udp: &Udp) -> Result<Self, LinkError> {
+        let tls = QuicClientConfig::try_from(identity.client_tls(ALPN, gateway)?)
+            .map_err(|error| LinkError::Protocol(error.to_string()))?;
+        let mut client = quinn::ClientConfig::new(Arc::new(tls));
+        client.transport_config(transport());
+        let v6 = address.starts_with('[');
+        let any: SocketAddr = if v6 { (Ipv6Addr::UNSPECIFIED, 0).into() } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
+        let mut endpoint = udp
+            .endpoint(any, quinn::EndpointConfig::default(), None)
+            .map_err(|source| LinkError::Bind { address: any, source })?;
+        endpoint.set_default_client_config(client);
+        Ok(Self { endpoint, v6 })
+    }
+
+    /// Dials `address`, a host and port, says `hello` and waits for the welcome.
+    pub async fn dial(&self, address: &str, hello: &Hello) -> Result<WorkerLink, DialError> {
+        timeout(DIAL_BOUND, self.attempt(address, hello)).await.unwrap_or(Err(LinkError::Timeout.into()))
+    }
+
+    async fn attempt(&self, address: &str, hello: &Hello) -> Result<WorkerLink, DialError> {
+        let resolve = |source| DialError::Resolve { address: address.to_owned(), source };
+        let mut found = tokio::net::lookup_host(address).await.map_err(resolve)?;
+        let nothing = || std::io::Error::other("no address of the right family");
+        let remote = found.find(|found| found.is_ipv6() == self.v6).ok_or_else(nothing).map_err(resolve)?;
+        // The name in the certificate is checked by the verifier; this one is sent to nobody.
+        let connecting = self.endpoint.connect(remote, "gateway.invalid");
+        let connection = connecting.map_err(|error| LinkError::Protocol(error.to_string()))?;
+        let connection = connection.await.map_err(LinkError::from)?;
+        let (send, receive) = connection.open_bi().await.map_err(LinkError::from)?;
+        let (mut reports, mut control) = (writer(send), reader(receive));
+        write(&mut reports, hello).await?;
+        match read::<Welcome>(&mut control).await? {
+            Some(Welcome::Accepted { protocol }) if protocol >= PROTOCOL.min && protocol <= PROTOCOL.max => {
+                Ok(WorkerLink { connection, reports, control })
+            }
+            Some(Welcome::Accepted { .. }) => Err(LinkError::Protocol("an unknown version was chosen".into()).into()),
+            Some(Welcome::Incompatible { protocol }) => {
+                connection.close(0u8.into(), b"incompatible");
+                Err(DialError::Incompatible { theirs: protocol, ours: PROTOCOL })
+            }
+            Some(Welcome::Refused { why }) => {
+                connection.close(0u8.into(), b"refused");
+                Err(DialError::Refused(why.chars().take(200).collect()))
+            }
+            None => Err(LinkError::Protocol("no welcome".into()).into()),
+        }
+    }
+
+    /// Ends every link; waits, bounded, until the gateway has been told.
+    pub async fn close(&self) {
+        self.endpoint.close(0u8.into(), b"the worker stops");
+        let _ = timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
+    }
+}
+
+/// A link as its worker holds it.
+#[derive(Debug)]
+pub struct WorkerLink {
+    connection: quinn::Connection,
+    /// Up the control stream.
+    pub reports: FrameWriter,
+    /// Down the control stream.
+    pub control: FrameReader,
+}
+
+impl WorkerLink {
+    /// A handle for the link's other streams.
+    pub fn streams(&self) -> Streams {
+        Streams(self.connection.clone())
+    }
+}
+
+/// The streams of a link besides the control stream.
+#[derive(Debug, Clone)]
+pub struct Streams(quinn::Connection);
+
+impl Streams {
+    /// Sends one snapshot, on a stream of its own.
+    pub async fn send_snapshot(&self, frames: Vec<Bytes>) -> Result<(), LinkError> {
+        let mut stream = writer(self.0.open_uni().await?);
+        for frame in frames {
+            write_raw(&mut stream, frame).await?;
+        }
+        Ok(futures_util::SinkExt::<Bytes>::close(&mut stream).await?)
+    }
+
+    /// The stream on which the gateway calls.
+    pub async fn calls(&self) -> Result<(FrameWriter, FrameReader), LinkError> {
+        let (send, receive) = self.0.accept_bi().await?;
+        Ok((writer(send), reader(receive)))
+    }
+
+    /// Waits for the end of the link, and tells why.
+    pub async fn closed(&self) -> quinn::ConnectionError {
+        self.0.closed().await
+    }
+
+    /// Ends the link.
+    pub fn close(&self, why: &str) {
+        self.0.close(0u8.into(), why.as_bytes());
+    }
+}

@@ -1,0 +1,16 @@
+//! The network between nodes: QUIC links with mutual TLS (the protocol is in [`wire`](crate::wire)).
+//!
+//! A worker [dials](dial), a gateway [listens](listen). Over a link the gateway [asks](ask) and the worker
+//! [serves](serve).
+
+pub mod ask;
+pub mod dial;
+mod endpoint;
+mod error;
+pub mod listen;
+pub mod serve;
+mod stream;
+
+pub use endpoint::Udp;
+pub use error::{DialError, LinkError};
+pub use stream::{FrameReader, FrameWriter, read, write};

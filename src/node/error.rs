@@ -1,0 +1,100 @@
+//! Why a node does not start.
+
+use std::path::PathBuf;
+
+use crate::host::HostError;
+use crate::http::BindError;
+use crate::link::LinkError;
+use crate::model::NodeName;
+use crate::store::OpenError;
+use crate::trust::{TokenError, TrustError};
+
+/// Why a node does not start. Each names the key or the file, and says the fix.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The lab file has no such node.
+    #[error("the lab file has no node {asked}; it has {}", there.join(", "))]
+    NoSuchNode {
+        /// What was asked for.
+        asked: NodeName,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// One certificate cannot stand for several nodes.
+    #[error("pki.{key} is one file for every node of the file; write {{node}} in its path, or start one with --node")]
+    SharedCertificate {
+        /// `cert` or `key`.
+        key: &'static str,
+    },
+    /// Its directory cannot be made private.
+    #[error("cannot use {path} as the directory of a node; check lab.state_dir and who may write there")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The node runs already.
+    #[error("node {node} is already running on this machine: it holds {path}")]
+    AlreadyRunning {
+        /// Which.
+        node: NodeName,
+        /// Its lock.
+        path: PathBuf,
+    },
+    /// Its certificate cannot be used.
+    #[error("node {node}: {source}")]
+    Trust {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: TrustError,
+    },
+    /// Its tokens cannot be used.
+    #[error("node {node}: {source}")]
+    Tokens {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: TokenError,
+    },
+    /// Its HTTP door cannot be opened.
+    #[error("{key}: {source}")]
+    Http {
+        /// The key of the lab file.
+        key: String,
+        /// Why.
+        source: BindError,
+    },
+    /// Its UDP port cannot be opened.
+    #[error("{key}: {source}; another process may listen there: stop it or change the key")]
+    Link {
+        /// The key of the lab file.
+        key: String,
+        /// Why.
+        source: LinkError,
+    },
+    /// The host does not start.
+    #[error("node {node}: {source}")]
+    Host {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: HostError,
+    },
+    /// The actor system refused.
+    #[error("cannot start an actor")]
+    Spawn(#[from] ractor::SpawnErr),
+}
+
+impl StartError {
+    /// True when the operator can mend it in the lab file or on the machine; false for a fault of Berth or of the disk.
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            StartError::Host { source, .. } => matches!(source, HostError::Store(OpenError::TooNew { .. })),
+            StartError::Spawn(_) => false,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Starting a gateway.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::running::{Link, first, registered};
+use super::{Ended, Prepared, Running, StartError, Surroundings};
+use crate::config::Lab;
+use crate::gateway::front::FrontArguments;
+use crate::gateway::{self, Gateway};
+use crate::http::{App, Server};
+use crate::link::listen::Listener;
+use crate::service::{Coordinator, GatewayService};
+
+pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> Result<Running, StartError> {
+    let config = lab.gateway.as_ref().expect("a gateway is prepared only where the lab file has one");
+    let listener = Listener::bind(config.link, &node.identity, &around.udp)
+        .map_err(|source| StartError::Link { key: "gateway.link".to_owned(), source })?;
+    let listener = Arc::new(listener);
+    let arguments = FrontArguments {
+        name: node.name.clone(),
+        roster: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
+        rules: lab.lease.clone(),
+        rebuild_wait: config.rebuild_wait,
+        absence_grace: config.absence_grace,
+        clock: around.clock.clone(),
+    };
+    let Gateway { front, front_task, welcoming } = gateway::start(arguments, Arc::clone(&listener)).await?;
+    let service = GatewayService::new(front.clone(), node.name.clone(), around.clock.clone());
+    let coordinator: Arc<dyn Coordinator> = Arc::new(service);
+    let app = App {
+        coordinator: Arc::clone(&coordinator),
+        tokens: Arc::clone(&node.tokens),
+        rules: lab.lease.clone(),
+        clock: around.clock.clone(),
+    };
+    let socket = node.directory.join("berth.sock");
+    let server = match Server::bind(app, Some(config.api), &socket).await {
+        Ok(server) => server,
+        Err(source) => {
+            front.stop(None);
+            welcoming.abort();
+            listener.close().await;
+            return Err(StartError::Http { key: "gateway.api".to_owned(), source });
+        }
+    };
+    let name = node.name.clone();
+    Ok(Running {
+        api: server.local_addr(),
+        coordinator,
+        resources: 0,
+        server,
+        link: Link::Gateway { listener, welcoming },
+        core: front.get_cell(),
+        ended: first([async move {
+            let _ = front_task.await;
+            Ended::Core("front", name)
+        }
+        .boxed()]),
+        _registration: registered(lab, &node, &socket),
+        socket,
+        name: node.name,
+        role: node.role,
+        _lock: node.lock,
+    })
+}

@@ -1,0 +1,70 @@
+//! Nodes: from a lab file to running actors and open doors, and back.
+//!
+//! A node starts in the order of [`Prepared::of`] and [`start`]: its directory and its lock, its certificate, its
+//! tokens; only then a port, its actors, its HTTP door. It stops in the opposite order.
+
+mod command;
+mod error;
+mod gateway;
+mod prepare;
+mod running;
+mod worker;
+
+pub use command::Commands;
+pub use error::StartError;
+pub use prepare::Prepared;
+pub use running::{Ended, Running};
+
+use crate::clock::Clock;
+use crate::config::Lab;
+use crate::link::Udp;
+use crate::model::{NodeName, NodeRole};
+
+/// What nodes get from their surroundings; tests bring their own.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// How UDP sockets are made.
+    pub udp: Udp,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { clock: Clock::system(), udp: Udp::default() }
+    }
+}
+
+/// Starts the nodes of a lab in this process: all of them, or the one named. The gateway comes first, so that its
+/// port is known to the workers.
+///
+/// # Errors
+/// When something that the lab file says cannot be had; then nothing is left running.
+pub async fn start(lab: &Lab, only: Option<&NodeName>, around: &Surroundings) -> Result<Vec<Running>, StartError> {
+    let prepared = Prepared::of(lab, only, around.clock.now().wall)?;
+    let mut running: Vec<Running> = Vec::new();
+    for node in prepared {
+        let started = match node.role {
+            NodeRole::Gateway => gateway::start(lab, node, around).await,
+            NodeRole::Worker => {
+                let link = running.iter().find_map(Running::link_address);
+                worker::start(lab, node, link, around).await
+            }
+        };
+        match started {
+            Ok(node) => running.push(node),
+            Err(error) => {
+                stop(running).await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(running)
+}
+
+/// Stops nodes: the workers before the gateway, each in an orderly way.
+pub async fn stop(running: Vec<Running>) {
+    for node in running.into_iter().rev() {
+        node.stop().await;
+    }
+}

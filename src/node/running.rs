@@ -1,0 +1,130 @@
+//! A node that runs, and its end.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use ractor::ActorCell;
+use tokio::task::JoinHandle;
+
+use super::Prepared;
+use crate::client::discovery::{LiveNode, Registration, register};
+use crate::config::Lab;
+use crate::http::Server;
+use crate::limits::STOP_BOUND;
+use crate::link::dial::Dialer;
+use crate::link::listen::Listener;
+use crate::model::{NodeName, NodeRole};
+use crate::service::Coordinator;
+
+/// A node that runs in this process.
+pub struct Running {
+    /// Its name.
+    pub name: NodeName,
+    /// Its role.
+    pub role: NodeRole,
+    /// Where it answers HTTP over TCP.
+    pub api: Option<SocketAddr>,
+    /// Where it answers HTTP over a Unix socket.
+    pub socket: PathBuf,
+    /// What it answers.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// How many resources its lab file gives it.
+    pub resources: usize,
+    pub(super) server: Server,
+    pub(super) link: Link,
+    pub(super) core: ActorCell,
+    pub(super) ended: BoxFuture<'static, Ended>,
+    pub(super) _registration: Option<Registration>,
+    pub(super) _lock: File,
+}
+
+/// A node's end of the network between nodes.
+pub(super) enum Link {
+    Gateway { listener: Arc<Listener>, welcoming: JoinHandle<()> },
+    Worker { dialer: Arc<Dialer>, uplink: JoinHandle<()> },
+    Standalone,
+}
+
+/// Why a node ended by itself. The process must end too, and start again from what is on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// Its desk or front is gone.
+    #[error("the {0} of node {1} has died")]
+    Core(&'static str, NodeName),
+    /// Its store is gone, without having answered what was in flight.
+    #[error("the store of node {node} has stopped")]
+    Store {
+        /// Which node.
+        node: NodeName,
+        /// Why, if it said.
+        #[source]
+        source: Option<crate::store::OpenError>,
+    },
+}
+
+impl Running {
+    /// Where its workers dial, if it is a gateway.
+    pub fn link_address(&self) -> Option<SocketAddr> {
+        match &self.link {
+            Link::Gateway { listener, .. } => Some(listener.local_addr()),
+            Link::Worker { .. } | Link::Standalone => None,
+        }
+    }
+
+    /// Waits until the node ends by itself, which it does only after a fault.
+    pub async fn ended(&mut self) -> Ended {
+        (&mut self.ended).await
+    }
+
+    /// Stops the node: no more requests, no more calls; what is under way is finished, bounded.
+    pub async fn stop(self) {
+        let Self { name, server, link, core, .. } = self;
+        server.shutdown().await;
+        match link {
+            Link::Gateway { listener, welcoming } => {
+                welcoming.abort();
+                listener.close().await;
+            }
+            Link::Worker { dialer, uplink } => {
+                uplink.abort();
+                dialer.close().await;
+            }
+            Link::Standalone => {}
+        }
+        // A drain serves what is in the mailbox; a stop would overtake it.
+        if core.drain_and_wait(Some(STOP_BOUND)).await.is_err() {
+            tracing::warn!(node = %name, "did not finish in time");
+            core.kill();
+        }
+    }
+}
+
+/// Tells the command line of this machine where the node is. A node whose user has no place for that runs all the same.
+pub(super) fn registered(lab: &Lab, node: &Prepared, socket: &std::path::Path) -> Option<Registration> {
+    let live = LiveNode {
+        lab: lab.name.clone(),
+        node: node.name.clone(),
+        role: node.role,
+        socket: socket.to_owned(),
+        pid: std::process::id(),
+    };
+    register(&live)
+        .inspect_err(
+            |error| tracing::warn!(%error, node = %node.name, "the command line will not find this node by itself"),
+        )
+        .ok()
+}
+
+/// Resolves with the first of several ends.
+pub(super) fn first<const N: usize>(ends: [BoxFuture<'static, Ended>; N]) -> BoxFuture<'static, Ended> {
+    async move { futures_util::future::select_all(ends).await.0 }.boxed()
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
+}

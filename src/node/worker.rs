@@ -1,0 +1,114 @@
+//! Starting a worker.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use uuid::Uuid;
+
+use super::running::{Link, first, registered};
+use super::{Ended, Prepared, Running, StartError, Surroundings};
+use crate::config::{GatewayConfig, Lab, WorkerConfig};
+use crate::host::uplink::Uplink;
+use crate::host::{self, Host, HostArguments};
+use crate::http::{App, Server};
+use crate::link::dial::Dialer;
+use crate::service::{Coordinator, HostService};
+
+/// `link` is where the gateway listens, if it runs in this process.
+pub(super) async fn start(
+    lab: &Lab,
+    node: Prepared,
+    link: Option<SocketAddr>,
+    around: &Surroundings,
+) -> Result<Running, StartError> {
+    let config: &WorkerConfig = (lab.workers.iter().find(|worker| worker.name == node.name))
+        .expect("a worker is prepared only where the lab file has it");
+    let arguments = HostArguments {
+        name: node.name.clone(),
+        database: node.directory.join("berth.db"),
+        resources: config.resources.clone(),
+        rules: lab.lease.clone(),
+        clock: around.clock.clone(),
+    };
+    let failed = |source| StartError::Host { node: node.name.clone(), source };
+    let Host { desk, incarnation, desk_task, store_failed } = host::start(arguments).await.map_err(failed)?;
+    let service = HostService::new(desk.clone(), node.name.clone(), around.clock.clone());
+    let coordinator: Arc<dyn Coordinator> = Arc::new(service);
+    let app = App {
+        coordinator: Arc::clone(&coordinator),
+        tokens: Arc::clone(&node.tokens),
+        rules: lab.lease.clone(),
+        clock: around.clock.clone(),
+    };
+    let socket = node.directory.join("berth.sock");
+    let opened = async {
+        let server = Server::bind(app, config.api, &socket)
+            .await
+            .map_err(|source| StartError::Http { key: format!("worker.{}.api", node.name), source })?;
+        let link = match &lab.gateway {
+            None => Link::Standalone,
+            Some(gateway) => {
+                let address = dialled(gateway, link);
+                let dialer = Dialer::new(&node.identity, &gateway.name, &address, &around.udp)
+                    .map_err(|source| StartError::Link { key: "gateway.address".to_owned(), source })?;
+                let dialer = Arc::new(dialer);
+                let uplink = Uplink {
+                    dialer: Arc::clone(&dialer),
+                    address,
+                    gateway: gateway.name.clone(),
+                    desk: desk.clone(),
+                    incarnation,
+                    clock: around.clock.clone(),
+                    max_ttl: lab.lease.max_ttl,
+                };
+                Link::Worker { dialer, uplink: tokio::spawn(async move { uplink.run(Uuid::new_v4()).await }) }
+            }
+        };
+        Ok((server, link))
+    };
+    let (server, link) = match opened.await {
+        Ok(opened) => opened,
+        Err(error) => {
+            desk.stop(None);
+            return Err(error);
+        }
+    };
+    let (name, of_store) = (node.name.clone(), node.name.clone());
+    Ok(Running {
+        api: server.local_addr(),
+        coordinator,
+        resources: config.resources.len(),
+        server,
+        link,
+        core: desk.get_cell(),
+        ended: first([
+            async move {
+                let _ = desk_task.await;
+                Ended::Core("desk", name)
+            }
+            .boxed(),
+            async move { Ended::Store { node: of_store, source: store_failed.wait().await.err() } }.boxed(),
+        ]),
+        _registration: registered(lab, &node, &socket),
+        socket,
+        name: node.name,
+        role: node.role,
+        _lock: node.lock,
+    })
+}
+
+/// Where the worker dials: the port that the gateway of this process got, or what the lab file says.
+fn dialled(gateway: &GatewayConfig, link: Option<SocketAddr>) -> String {
+    match link {
+        Some(listening) if gateway.link.port() == 0 => {
+            let ip = match listening.ip() {
+                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+                ip => ip,
+            };
+            SocketAddr::new(ip, listening.port()).to_string()
+        }
+        _ => gateway.address.clone(),
+    }
+}

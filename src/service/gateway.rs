@@ -1,0 +1,239 @@
+//! What a gateway answers to its clients.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use ractor::{ActorRef, RpcReplyPort};
+
+use super::host::{not_your_request, unknown_request};
+use super::views::{
+    Connection, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
+    ResourceCounts, ResourceView, StatusView, WorkerCounts, WorkerView,
+};
+use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
+use crate::admission::resource::{Held, not_yours};
+use crate::admission::{Request, RequestState};
+use crate::clock::Clock;
+use crate::gateway::front::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
+use crate::limits::NO_WAIT_ANSWER_BOUND;
+use crate::model::{
+    Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, ResourceAddress, Role, Selector, Ttl,
+};
+
+/// A gateway's front, as the front doors see it.
+#[derive(Debug)]
+pub struct GatewayService {
+    front: ActorRef<FrontMessage>,
+    name: NodeName,
+    clock: Clock,
+    started_at: Timestamp,
+}
+
+impl GatewayService {
+    /// The service of the gateway `name`.
+    pub fn new(front: ActorRef<FrontMessage>, name: NodeName, clock: Clock) -> Self {
+        let started_at = clock.now().wall;
+        Self { front, name, clock, started_at }
+    }
+
+    async fn ask<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> FrontMessage) -> Result<T, Refusal> {
+        ask_actor(&self.front, ACTOR_BOUND, build).await.ok_or_else(unanswered)
+    }
+
+    fn lease_view(&self, lease: &FleetLease) -> LeaseView {
+        LeaseView::new(&lease.lease, lease.deadline, &lease.labels, self.clock.now())
+            .through(&lease.worker, lease.id.clone())
+    }
+
+    fn request_view(&self, id: RequestId, request: Request<FirstGrant>) -> RequestView {
+        let now = self.clock.now();
+        let (state, lease, error) = match request.state {
+            RequestState::Open => (State::Waiting, None, None),
+            RequestState::Granted(FirstGrant { mut lease, expires_at }) => {
+                lease.deadline = now.run_at(expires_at, lease.lease.ttl);
+                let mut view = self.lease_view(&lease);
+                view.expires_at = expires_at;
+                (State::Granted, Some(view), None)
+            }
+            RequestState::Failed(refusal) => (State::Failed, None, Some(refusal)),
+        };
+        RequestView { id, state, created_at: request.created_at, lease, error }
+    }
+
+    /// A resource. The leases of the worker's own clients are shown under the names that the fleet's list gives them.
+    fn resource_view(&self, resource: &FleetResource, leases: &[FleetLease], caller: &Caller) -> ResourceView {
+        let seen = &resource.seen;
+        let brief = |held: &Held| {
+            let same = |lease: &&FleetLease| {
+                lease.worker == resource.worker
+                    && lease.lease.id == held.lease.id
+                    && lease.lease.fence == held.lease.fence
+            };
+            let fleet = leases.iter().find(same)?;
+            let ours = held.lease.holder.via.as_ref() == Some(&self.name);
+            let mut brief = LeaseBrief::new(&self.lease_view(fleet), caller);
+            if caller.role == Role::Agent && !ours {
+                // A worker's own client may have the name of one of this gateway's; it is another all the same.
+                brief.holder_id = None;
+            }
+            Some(brief)
+        };
+        ResourceView {
+            id: resource.id.clone(),
+            labels: seen.labels.clone(),
+            state: seen.device(),
+            fence: seen.fence,
+            max_shared: seen.max_shared,
+            worker: Some(resource.worker.clone()),
+            reachable: Some(resource.reachable),
+            leases: seen.held.iter().filter_map(brief).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Coordinator for GatewayService {
+    async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<LeaseView, Refusal> {
+        let (id, bound) = (ask.id.clone(), NO_WAIT_ANSWER_BOUND);
+        match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
+            Some(result) => Ok(self.lease_view(&result?)),
+            None => Err(Refusal::new(
+                Code::WorkerUnreachable,
+                "the worker has not answered in time; ask again under the same idempotency key, or look with `berth lease list`",
+            )
+            .with("requestId", id.as_str())
+            .retry_after(Duration::from_secs(1))),
+        }
+    }
+
+    async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal> {
+        let id = ask.id.clone();
+        let result: Option<Result<FleetLease, Refusal>> =
+            ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await;
+        // A replay has the id of the first request.
+        let id = result.transpose()?.map_or(id, |lease| lease.lease.request_id);
+        self.lease_request(caller, &id, Duration::ZERO).await
+    }
+
+    async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
+        let mut found = self.ask(|reply| FrontMessage::Peek(id.clone(), reply)).await?;
+        if !wait.is_zero() && matches!(&found, Some(request) if matches!(request.state, RequestState::Open)) {
+            let watched = ask_actor(&self.front, wait, |reply| FrontMessage::Watch(id.clone(), reply)).await;
+            found = watched.unwrap_or(found);
+        }
+        let request = found.ok_or_else(|| unknown_request(id))?;
+        if !caller.may_read(&request.requester) {
+            return Err(not_your_request(id));
+        }
+        Ok(self.request_view(id.clone(), request))
+    }
+
+    async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
+        let open = self.ask(FrontMessage::OpenRequests).await?;
+        let visible = open.into_iter().filter(|(_, request)| caller.may_read(&request.requester));
+        Ok(visible.map(|(id, request)| self.request_view(id, request)).collect())
+    }
+
+    async fn leases(&self, caller: &Caller) -> Result<Vec<LeaseView>, Refusal> {
+        let mut leases = match caller.role {
+            // A worker's own clients are no principals of this gateway's, so an agent sees only what is routed.
+            Role::Agent => self.ask(FrontMessage::Routed).await?,
+            Role::Admin | Role::Viewer => self.ask(FrontMessage::AllLeases).await?,
+        };
+        leases.retain(|lease| caller.may_read(&lease.lease.holder.bare()));
+        leases.sort_by(|a, b| (&a.worker, &a.id).cmp(&(&b.worker, &b.id)));
+        Ok(leases.iter().map(|lease| self.lease_view(lease)).collect())
+    }
+
+    async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal> {
+        let lease = self.ask(|reply| FrontMessage::Lease(id.clone(), reply)).await??;
+        if caller.may_read(&lease.lease.holder.bare()) {
+            Ok(self.lease_view(&lease))
+        } else {
+            Err(not_yours(id, "read"))
+        }
+    }
+
+    async fn renew(
+        &self,
+        caller: &Caller,
+        id: &LeaseId,
+        ttl: Option<Ttl>,
+        fence: Option<Fence>,
+    ) -> Result<LeaseView, Refusal> {
+        let (id, caller, ttl_ms) = (id.clone(), caller.clone(), ttl.map(u64::from));
+        let lease = self.ask(|reply| FrontMessage::Renew { id, caller, fence, ttl_ms, reply }).await??;
+        Ok(self.lease_view(&lease))
+    }
+
+    async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
+        let (id, caller) = (id.clone(), caller.clone());
+        let lease = self.ask(|reply| FrontMessage::Release { id, caller, fence, reply }).await??;
+        Ok(Released::new(lease.id, lease.lease.resource_id))
+    }
+
+    async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
+        let mut found = self.ask(FrontMessage::Resources).await?;
+        found.retain(|resource| select.is_none_or(|select| select.matches(&resource.seen.labels)));
+        let leases = self.ask(FrontMessage::AllLeases).await?;
+        Ok(found.iter().map(|resource| self.resource_view(resource, &leases, caller)).collect())
+    }
+
+    async fn resource(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal> {
+        let found = self.ask(|reply| FrontMessage::Resource(address.clone(), reply)).await??;
+        let leases = self.ask(FrontMessage::AllLeases).await?;
+        Ok(self.resource_view(&found, &leases, caller))
+    }
+
+    async fn workers(&self, _caller: &Caller) -> Result<Vec<WorkerView>, Refusal> {
+        Ok(self.ask(FrontMessage::Workers).await?.into_iter().map(worker_view).collect())
+    }
+
+    async fn status(&self, caller: &Caller) -> Result<StatusView, Refusal> {
+        let resources = self.ask(FrontMessage::Resources).await?;
+        let open = self.ask(FrontMessage::OpenRequests).await?;
+        let leases = self.ask(FrontMessage::AllLeases).await?;
+        Ok(StatusView {
+            node: NodeView {
+                name: self.name.clone(),
+                role: NodeRole::Gateway,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                started_at: self.started_at,
+                ready: self.readiness().await.ready,
+            },
+            resources: ResourceCounts::of(resources.iter().map(|resource| resource.seen.device())),
+            leases: leases.len(),
+            waiting: open.len(),
+            workers: Some(self.workers(caller).await?),
+        })
+    }
+
+    async fn readiness(&self) -> Readiness {
+        let Ok(RebuildNow { done, unheard, roster }) = self.ask(FrontMessage::Rebuild).await else {
+            return Readiness { ready: false, reasons: vec!["the gateway does not answer".to_owned()], workers: None };
+        };
+        let names: Vec<&str> = unheard.iter().map(NodeName::as_str).collect();
+        let reasons = if done { Vec::new() } else { vec![format!("waiting for the report of {}", names.join(", "))] };
+        let workers = Some(WorkerCounts { configured: roster, reported: roster - unheard.len() });
+        Readiness { ready: done, reasons, workers }
+    }
+}
+
+fn worker_view(worker: WorkerNow) -> WorkerView {
+    let connection = match (worker.connected, worker.incompatible) {
+        (true, _) => Connection::Connected,
+        (false, true) => Connection::Incompatible,
+        (false, false) => Connection::Disconnected,
+    };
+    WorkerView {
+        name: worker.name,
+        connection,
+        known: worker.known,
+        last_seen_at: worker.last_seen,
+        version: worker.hello.as_ref().map(|hello| hello.version.clone()),
+        protocol: worker.hello.as_ref().map(|hello| hello.protocol.to_string()),
+        resources: worker.resources,
+        leases: worker.leases,
+    }
+}

@@ -1,0 +1,260 @@
+//! What a worker reports. The gateway's picture of a worker is a function of its latest snapshot and the deltas after it.
+//!
+//! Every change of a resource on the worker has a number, counted from 1 in each incarnation, without gaps.
+//!
+//! - **Snapshot**, on a unidirectional stream of its own: [`Part::Begin`] with the incarnation and the number `n` at
+//!   which it is cut, chunks of at most 1 024 records, [`Part::End`] with the count of resources. It counts only
+//!   when its end has come and the count is right. It says nothing about changes after `n`.
+//! - **Delta**, on the control stream: [`Delta`], the whole new report of one resource. The first after a snapshot
+//!   cut at `n` is `n + 1`. A delta numbered at or below the snapshot's is ignored; a gap makes the gateway ask for a new
+//!   snapshot.
+//! - **Down** the control stream: [`Control::Taken`] when a snapshot has been taken in, [`Control::Resync`] to ask for
+//!   a new one.
+//!
+//! Times are Unix microseconds of the worker's wall clock. Deadlines travel as the time that is left when the record
+//! is made, so that no clock is compared with another.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::frame::{FrameError, encode};
+use crate::limits::SNAPSHOT_CHUNK_RECORDS_MAX;
+use crate::model::time::whole_ms;
+use crate::model::{
+    Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note, RequestId, Requester, ResourceId,
+};
+
+/// The layout of [`LeaseRow`] in a snapshot; a reader refuses a snapshot of another.
+pub const LAYOUT: u8 = 1;
+
+/// One frame of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Part {
+    /// The first frame.
+    Begin {
+        /// Which life of the worker.
+        incarnation: u64,
+        /// The number of the last change it contains.
+        number: u64,
+    },
+    /// Some resources with their leases.
+    Chunk {
+        /// How the lease rows are laid out: [`LAYOUT`].
+        layout: u8,
+        /// The resources.
+        resources: Vec<ResourceReport>,
+    },
+    /// The last frame.
+    End {
+        /// How many resources the chunks held.
+        resources: u64,
+    },
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delta {
+    /// Which life of the worker.
+    pub incarnation: u64,
+    /// Its number.
+    pub number: u64,
+    /// The resource as it is now.
+    pub resource: ResourceReport,
+}
+
+/// What the gateway says on the control stream after `Welcome`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Control {
+    /// The snapshot cut at this number has been taken in.
+    Taken {
+        /// Its number.
+        number: u64,
+    },
+    /// Send a new snapshot.
+    Resync,
+}
+
+/// A resource with all its leases, whoever holds them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceReport {
+    /// Its id on the worker.
+    pub id: ResourceId,
+    /// What selectors see.
+    pub labels: Labels,
+    /// How many shared leases may coexist.
+    pub max_shared: u32,
+    /// The fence of its latest grant.
+    pub fence: Fence,
+    /// False when it is no longer in the worker's lab file and only waits for its leases to end.
+    pub grantable: bool,
+    /// Its active leases.
+    pub leases: Vec<LeaseRow>,
+}
+
+/// A lease as an array of 13: id, request, mode, holder, granted at, renewed at, ttl in ms, ms left, fence, note or
+/// nil, chosen by the requester, key or nil, fingerprint of the request. Half the size of a map, and it decodes in half the
+/// time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRow(
+    LeaseId,
+    RequestId,
+    Mode,
+    Requester,
+    i64,
+    i64,
+    u64,
+    u64,
+    Fence,
+    Option<Note>,
+    bool,
+    Option<IdempotencyKey>,
+    Fingerprint,
+);
+
+/// A row whose times are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a lease row holds a time out of range")]
+pub struct TimeOutOfRange;
+
+impl LeaseRow {
+    /// The row of a lease that has `left` to run.
+    pub fn new(lease: &LeaseRecord, left: Duration) -> Self {
+        Self(
+            lease.id.clone(),
+            lease.request_id.clone(),
+            lease.mode,
+            lease.holder.clone(),
+            lease.granted_at.as_microsecond(),
+            lease.renewed_at.as_microsecond(),
+            whole_ms(lease.ttl),
+            whole_ms(left),
+            lease.fence,
+            lease.note.clone(),
+            lease.id_chosen_by_requester,
+            lease.idempotency_key.clone(),
+            lease.fingerprint,
+        )
+    }
+
+    /// The lease's name on the worker.
+    pub fn id(&self) -> &LeaseId {
+        &self.0
+    }
+
+    /// The lease on `resource`, and how long it has to run. A row is a claim: the time left never exceeds the width.
+    pub fn into_lease(self, resource: &ResourceId) -> Result<(LeaseRecord, Duration), TimeOutOfRange> {
+        let Self(
+            id,
+            request_id,
+            mode,
+            holder,
+            granted_at,
+            renewed_at,
+            ttl,
+            left,
+            fence,
+            note,
+            chosen,
+            key,
+            fingerprint,
+        ) = self;
+        let instant = |at| Timestamp::from_microsecond(at).map_err(|_| TimeOutOfRange);
+        let lease = LeaseRecord {
+            id,
+            request_id,
+            resource_id: resource.clone(),
+            mode,
+            holder,
+            granted_at: instant(granted_at)?,
+            renewed_at: instant(renewed_at)?,
+            ttl: Duration::from_millis(ttl),
+            fence,
+            note,
+            id_chosen_by_requester: chosen,
+            idempotency_key: key,
+            fingerprint,
+        };
+        Ok((lease, Duration::from_millis(left.min(ttl))))
+    }
+}
+
+/// The frames of a whole snapshot.
+pub fn snapshot(incarnation: u64, number: u64, resources: &[ResourceReport]) -> Result<Vec<bytes::Bytes>, FrameError> {
+    let mut frames = vec![encode(&Part::Begin { incarnation, number })?];
+    for chunk in chunks_of_records(resources) {
+        add_chunk(&mut frames, chunk)?;
+    }
+    frames.push(encode(&Part::End { resources: resources.len() as u64 })?);
+    Ok(frames)
+}
+
+/// Slices of at most [`SNAPSHOT_CHUNK_RECORDS_MAX`] records, resources and leases counted alike.
+fn chunks_of_records(mut resources: &[ResourceReport]) -> impl Iterator<Item = &[ResourceReport]> {
+    std::iter::from_fn(move || {
+        let mut records = 0;
+        let fits = |resource: &&ResourceReport| {
+            records += 1 + resource.leases.len();
+            records <= SNAPSHOT_CHUNK_RECORDS_MAX
+        };
+        let count = resources.iter().take_while(fits).count().max(1).min(resources.len());
+        let (chunk, rest) = resources.split_at(count);
+        resources = rest;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// Adds a chunk; one that is too long for a frame, because of long labels or notes, goes in two.
+fn add_chunk(frames: &mut Vec<bytes::Bytes>, resources: &[ResourceReport]) -> Result<(), FrameError> {
+    match encode(&Part::Chunk { layout: LAYOUT, resources: resources.to_vec() }) {
+        Ok(frame) => frames.push(frame),
+        Err(FrameError::TooLong(_)) if resources.len() > 1 => {
+            let (front, back) = resources.split_at(resources.len() / 2);
+            add_chunk(frames, front)?;
+            add_chunk(frames, back)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::decode;
+
+    fn report(index: usize, label_bytes: usize) -> ResourceReport {
+        ResourceReport {
+            id: format!("board-{index}").parse().unwrap(),
+            labels: (0..label_bytes / 100)
+                .map(|key| (format!("k{key}").parse().unwrap(), "v".repeat(100).parse().unwrap()))
+                .collect(),
+            max_shared: 1,
+            fence: Fence(index as u64),
+            grantable: true,
+            leases: Vec::new(),
+        }
+    }
+
+    fn read_back(frames: &[bytes::Bytes]) -> Vec<ResourceReport> {
+        let parts = frames.iter().map(|frame| decode::<Part>(frame).unwrap());
+        parts.flat_map(|part| if let Part::Chunk { resources, .. } = part { resources } else { Vec::new() }).collect()
+    }
+
+    #[test]
+    fn a_snapshot_reads_back_whole_in_frames_that_are_not_too_long() {
+        for (count, label_bytes) in [(0, 0), (1, 0), (3_000, 0), (700, 6_000)] {
+            let resources: Vec<_> = (0..count).map(|index| report(index, label_bytes)).collect();
+            let frames = snapshot(9, 4, &resources).unwrap();
+            assert_eq!(read_back(&frames), resources);
+            assert_eq!(decode::<Part>(&frames[0]).unwrap(), Part::Begin { incarnation: 9, number: 4 });
+            let end = decode::<Part>(frames.last().unwrap()).unwrap();
+            assert_eq!(end, Part::End { resources: count as u64 });
+        }
+    }
+}
