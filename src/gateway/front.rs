@@ -259,8 +259,9 @@ pub(super) enum CallKind {
         id: LeaseId,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
+    /// The lease as it was when its worker was asked: the report of its end may be quicker than the answer.
     Release {
-        id: LeaseId,
+        lease: Box<FleetLease>,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
     /// A lease that nobody is to have is being released.
