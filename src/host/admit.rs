@@ -2,7 +2,8 @@
 
 use ractor::RpcReplyPort;
 
-use super::desk::{DeskState, FirstGrant, Grant, OpKind, Origin, Said, Watcher};
+use super::desk::{DeskState, OpKind, Watcher};
+use super::message::{FirstGrant, Grant, Origin, Said};
 use crate::admission::resource::Command;
 use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::clock::RunTime;

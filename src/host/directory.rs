@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ractor::{ActorId, ActorRef};
 
-use super::desk::OpId;
+use super::message::OpId;
 use super::resource::ResourceMessage;
 use crate::admission::resource::{Command, ResourceState};
 use crate::clock::RunTime;

@@ -7,6 +7,7 @@ mod admit;
 mod attempts;
 pub mod desk;
 mod directory;
+pub mod message;
 mod reporter;
 mod resource;
 pub mod restart;
@@ -21,7 +22,8 @@ use std::path::PathBuf;
 use ractor::{Actor, ActorRef};
 use tokio::task::JoinHandle;
 
-use self::desk::{Desk, DeskArguments, DeskMessage};
+use self::desk::{Desk, DeskArguments};
+use self::message::DeskMessage;
 use self::restart::Restoring;
 use crate::admission::LeaseRules;
 use crate::clock::Clock;

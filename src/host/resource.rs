@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::desk::{DeskMessage, OpId};
+use super::message::{DeskMessage, OpId};
 use crate::admission::resource::{Change, Command, Decision, Held, Reply, ResourceState, apply, decide};
 use crate::clock::{Clock, Now};
 use crate::limits::RESOURCE_QUEUE_MAX;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::desk::FirstGrant;
 use super::directory::Directory;
+use super::message::FirstGrant;
 use super::resource::restored;
 use super::schedule::Schedule;
 use crate::admission::resource::{Change, Command, ResourceState, apply, decide};

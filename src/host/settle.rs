@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::desk::{DeskMessage, DeskState, FirstGrant, Op, OpId, OpKind, grant};
+use super::desk::{DeskState, Op, OpKind, grant};
 use super::directory::Life;
+use super::message::{DeskMessage, FirstGrant, OpId};
 use super::resource::restored;
 use crate::admission::resource::{Held, Reply, ResourceState};
 use crate::model::{LeaseRecord, Refusal, ResourceId};

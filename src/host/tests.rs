@@ -1,1 +1,155 @@
-//! x
+//! A resource's actor dies: the others serve on, and what was in flight ends as the database says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ractor::RpcReplyPort;
+use tokio::sync::oneshot::Receiver;
+
+use super::message::{DeskMessage, Grant, Origin, Said};
+use super::{Host, HostArguments, start};
+use crate::admission::LeaseRules;
+use crate::clock::Clock;
+use crate::model::{Ask, Authority, Caller, Code, Door, Mode, RequestId, ResourceSpec, Target};
+
+struct Bench {
+    host: Host,
+    database: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("berth.db");
+        let resource = |id: &str| ResourceSpec {
+            id: id.parse().unwrap(),
+            labels: Default::default(),
+            max_shared: std::num::NonZeroU32::MIN,
+        };
+        let arguments = HostArguments {
+            name: "rack-1".parse().unwrap(),
+            database: database.clone(),
+            resources: vec![resource("a"), resource("b")],
+            rules: LeaseRules::default(),
+            clock: Clock::system(),
+        };
+        Self { host: start(arguments).await.unwrap(), database, _directory: directory }
+    }
+
+    fn send<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Receiver<T> {
+        let (reply, answer) = ractor::concurrency::oneshot();
+        self.host.desk.cast(build(reply.into())).unwrap();
+        answer
+    }
+
+    fn acquire(&self, requester: &str, resource: &str) -> Receiver<Said<Grant>> {
+        let ask = Ask {
+            id: RequestId::generate(),
+            door: Door::Acquire,
+            requester: requester.parse().unwrap(),
+            target: Target::Resource(resource.parse().unwrap()),
+            mode: Mode::Exclusive,
+            ttl: Duration::from_secs(60),
+            priority: Default::default(),
+            lease_id: None,
+            no_wait: true,
+            note: None,
+            key: Some("the-same-key".parse().unwrap()),
+        };
+        self.send(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply })
+    }
+
+    fn renew(&self, grant: &Grant) -> Receiver<Said<Grant>> {
+        let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
+        self.send(|reply| DeskMessage::Renew { lease, fence: None, ttl: None, authority, reply })
+    }
+
+    fn kill(&self, resource: &str) {
+        self.host.desk.cast(DeskMessage::PanicResource(resource.parse().unwrap())).unwrap();
+    }
+
+    /// Keeps every commit waiting until it is dropped.
+    fn hold_commits(&self) -> rusqlite::Connection {
+        let other = rusqlite::Connection::open(&self.database).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        other
+    }
+}
+
+async fn answer<T>(answer: Receiver<Said<T>>) -> Result<T, Code> {
+    let said = tokio::time::timeout(Duration::from_secs(20), answer).await.expect("an answer in time").unwrap();
+    said.result.map_err(|refusal| refusal.code)
+}
+
+#[tokio::test]
+async fn a_panic_without_a_commit_under_way_costs_no_lease_and_stops_no_other_resource() {
+    let bench = Bench::new().await;
+    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    bench.kill("a");
+    // Whichever comes first, the death or the renew: the lease is there.
+    let renewed = answer(bench.renew(&held)).await;
+    assert!(matches!(&renewed, Ok(grant) if grant.lease.fence == held.lease.fence) || renewed == Err(Code::Internal));
+    answer(bench.acquire("other", "b")).await.unwrap();
+    assert_eq!(answer(bench.acquire("third", "a")).await.unwrap_err(), Code::ResourceUnavailable);
+    let renewed = answer(bench.renew(&held)).await.unwrap();
+    assert_eq!(renewed.lease.fence, held.lease.fence);
+}
+
+#[tokio::test]
+async fn a_grant_that_was_being_committed_when_the_actor_died_is_answered_as_the_database_says() {
+    let bench = Bench::new().await;
+    // The actor of `a` runs, so that it can die.
+    let first = answer(bench.acquire("first", "a")).await.unwrap();
+    let release = |grant: &Grant| {
+        let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
+        bench.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply })
+    };
+    answer(release(&first)).await.unwrap();
+
+    let commits = bench.hold_commits();
+    let in_flight = bench.acquire("ci", "a");
+    let queued_behind = bench.acquire("late", "a");
+    bench.kill("a");
+    let after_the_death = bench.acquire("later", "a");
+    let elsewhere = bench.acquire("other", "b");
+    drop(commits);
+    let granted = answer(in_flight).await.unwrap();
+    assert!(granted.lease.fence > first.lease.fence);
+    assert_eq!(answer(queued_behind).await.unwrap_err(), Code::Internal, "it left no row");
+    // The death may be noticed before or after this one was handed over; it is refused in any case.
+    let refused = answer(after_the_death).await.unwrap_err();
+    assert!(matches!(refused, Code::ResourceUnavailable | Code::Internal), "{refused}");
+    answer(elsewhere).await.unwrap();
+    assert_eq!(answer(bench.renew(&granted)).await.unwrap().lease.fence, granted.lease.fence);
+
+    // What ended without a row is not remembered: the same key is a new try.
+    answer(release(&granted)).await.unwrap();
+    assert_eq!(answer(bench.acquire("late", "a")).await.unwrap().lease.holder.to_string(), "late");
+}
+
+#[tokio::test]
+async fn a_release_that_was_being_committed_when_the_actor_died_has_happened_if_the_lease_is_gone() {
+    let bench = Bench::new().await;
+    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    let commits = bench.hold_commits();
+    let (lease, authority) = (held.lease.id.clone(), Authority::Client(Caller::admin()));
+    let released = bench.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply });
+    bench.kill("a");
+    drop(commits);
+    assert_eq!(answer(released).await.unwrap().id, held.lease.id);
+    assert_eq!(answer(bench.renew(&held)).await.unwrap_err(), Code::UnknownLease);
+    assert_eq!(answer(bench.acquire("ci", "a")).await.unwrap().lease.holder.to_string(), "ci", "its requester is free");
+}
+
+#[tokio::test]
+async fn an_idle_resource_is_retired_and_comes_back_with_its_lease() {
+    let bench = Bench::new().await;
+    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    let actors = || async { bench.send(DeskMessage::Actors).await.unwrap() };
+    assert_eq!(actors().await, 1);
+    bench.host.desk.cast(DeskMessage::RetireIdle).unwrap();
+    assert_eq!(actors().await, 0);
+    assert_eq!(answer(bench.renew(&held)).await.unwrap().lease.fence, held.lease.fence);
+    assert_eq!(actors().await, 1);
+}

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Subscription;
-use super::desk::{DeskMessage, Grant, Origin, Said};
+use super::message::{DeskMessage, Grant, Origin, Said};
 use crate::clock::Clock;
 use crate::limits::{CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};

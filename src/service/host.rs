@@ -14,7 +14,7 @@ use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::resource::{not_yours, unknown_lease};
 use crate::admission::{Request, RequestState};
 use crate::clock::Clock;
-use crate::host::desk::{DeskMessage, FirstGrant, Grant, Origin, ResourceNow, Said};
+use crate::host::message::{DeskMessage, FirstGrant, Grant, Origin, ResourceNow, Said};
 use crate::model::{
     Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, ResourceAddress, Selector,
     Ttl,

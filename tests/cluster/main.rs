@@ -1,0 +1,9 @@
+//! A gateway and its workers in one process: real QUIC on loopback, a paused clock, and a network that can be cut.
+//!
+//! Time stands still unless everything waits, so minutes pass in milliseconds and nothing depends on the machine's speed.
+
+mod lab;
+mod leases;
+mod partition;
+mod rebuild;
+mod weather;
