@@ -70,11 +70,13 @@ impl Clock {
     }
 
     /// tokio's clock, for tests that pause it; wall time is `wall` now and advances with it.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads clocks")]
     pub fn tokio(wall: Timestamp) -> Self {
         Self(Source::Tokio { origin: tokio::time::Instant::now(), wall, skew: Arc::default() })
     }
 
     /// Reads both clocks.
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads clocks")]
     pub fn now(&self) -> Now {
         match &self.0 {
             Source::System => Now { wall: whole_microseconds(Timestamp::now()), run: boot_time() },

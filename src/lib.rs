@@ -1,4 +1,40 @@
-//! Berth.
+//! Berth leases the devices of a multi-machine lab, one holder at a time.
+//!
+//! This is the manual of the inside. The README says what Berth does and how it is run.
+//!
+//! # The house
+//! A module may use the modules on lines above its own, never below, never beside.
+//!
+//! | line | modules | what lives there |
+//! |---|---|---|
+//! | 1 | [`model`] [`clock`] [`limits`] | words, time, numbers |
+//! | 2 | [`admission`] [`wire`] [`trust`] | rules, pure · sentences between nodes · who is who |
+//! | 3 | [`store`] [`link`] | disk · network |
+//! | 4 | [`host`] [`gateway`] | the two roles; they meet only in [`wire`] |
+//! | 5 | [`service`] | what both roles answer |
+//! | 6 | [`http`] [`client`] | the contract, served and spoken |
+//! | 7 | [`cli`] | the command line |
+//! | 8 | [`config`] [`telemetry`] [`node`] | assembly |
+//!
+//! # Three rules
+//! 1. **Decide, commit, apply.** The rules are pure: [`admission::resource::decide`] answers a command with changes
+//!    and a reply. The changes are made durable in one transaction, then applied, then the reply is told. Nothing is
+//!    told before it is durable.
+//! 2. **Calls go down, casts go up.** A lower actor never calls a higher one. No handler waits for network or disk:
+//!    it sends, and gets the result as a message.
+//! 3. **One place enforces a rule.** The checks of a lease request live in [`admission::Ledger`] and serve the
+//!    host and the gateway alike. Codes, statuses and exit codes are one table, [`model::Code`]. The database
+//!    repeats the invariants as constraints, as the last guard.
+//!
+//! # A lease, all the way
+//! [`http`] checks who calls and what the body says, and asks the node's [`service::Coordinator`]. At a gateway that
+//! is the front ([`gateway::front`]): it reserves requester, lease id and key in the ledger, places the request
+//! ([`gateway::placement`]) and sends it over a worker's session ([`gateway::session`]) as a
+//! [`Dispatch`](wire::call::Dispatch). At the worker the uplink ([`host::uplink`]) hands it to the desk
+//! ([`host::desk`]), the desk to the resource's own actor; that decides and sends the changes to the [`store`], which
+//! joins them with others in one flush. The way back is the same: the resource's new state reaches the desk before
+//! the answer leaves it, and the front routes the lease before the caller hears of it.
+
 pub mod admission;
 pub mod cli;
 pub mod client;

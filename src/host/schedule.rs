@@ -61,8 +61,8 @@ mod tests {
         schedule.set(&b, Some(at(3)));
         schedule.set(&a, Some(at(9)));
         assert_eq!(schedule.next(), Some(at(3)));
-        assert_eq!(schedule.due(at(8)), [b.clone()]);
-        assert_eq!(schedule.due(at(9)), [a.clone()]);
+        assert_eq!(schedule.due(at(8)), std::slice::from_ref(&b));
+        assert_eq!(schedule.due(at(9)), std::slice::from_ref(&a));
         schedule.set(&a, Some(at(9)));
         schedule.set(&a, None);
         assert_eq!(schedule.next(), None);

@@ -1,0 +1,3 @@
+//! The real binary.
+
+mod readme;
