@@ -170,7 +170,7 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         name: Principal,
         /// What it may do: viewer, agent or admin
-        #[arg(long, value_parser = role)]
+        #[arg(long)]
         role: Role,
     },
     /// List tokens, without their secrets
@@ -192,13 +192,4 @@ pub(super) struct WaitArgs {
     /// Give up after this long
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = span::duration)]
     pub(super) timeout: Duration,
-}
-
-fn role(word: &str) -> Result<Role, String> {
-    match word {
-        "viewer" => Ok(Role::Viewer),
-        "agent" => Ok(Role::Agent),
-        "admin" => Ok(Role::Admin),
-        _ => Err("a role is viewer, agent or admin".to_owned()),
-    }
 }

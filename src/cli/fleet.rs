@@ -4,8 +4,8 @@ use super::args::{ResourceCommand, WorkerCommand};
 use super::output::Output;
 use super::table;
 use crate::client::Client;
-use crate::client::answer::{OneResource, Resources, Workers};
 use crate::model::DeviceState;
+use crate::service::answers::{OneResource, Resources, Workers};
 use crate::service::views::{Connection, LeaseBrief, ResourceView, StatusView, WorkerView};
 
 pub(super) async fn resources(

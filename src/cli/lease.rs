@@ -8,9 +8,9 @@ use super::failure::Unsettled;
 use super::lease_args::{LeaseArgs, LeaseCommand, renew};
 use super::output::Output;
 use super::{span, table};
-use crate::client::answer::{AcquireStatus, Acquired, Leases, OneLease, OneRequest};
 use crate::client::{Client, ClientError};
 use crate::model::Refusal;
+use crate::service::answers::{AcquireStatus, Acquired, Leases, OneLease, OneRequest};
 use crate::service::ask::RequestBody;
 use crate::service::views::{LeaseView, RequestState, RequestView, left};
 

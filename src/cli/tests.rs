@@ -368,10 +368,10 @@ async fn renew_and_release_name_the_fence_and_say_what_happened() {
 async fn a_new_tokens_secret_alone_is_on_stdout() {
     let token = json!({"id": "tok_00000000-0000-4000-8000-000000000000", "name": "ci", "role": "agent",
         "createdAt": "2026-01-01T00:00:00.000000Z"});
-    let routes = Router::new().route("/v1/tokens", post(answers(201, json!({"token": token, "secret": "bth_x"}))));
+    let routes = Router::new().route("/v1/tokens", post(answers(201, json!({"token": token, "secret": fake::SECRET}))));
     let ran = run(routes, &["token", "create", "--name", "ci", "--role", "agent"]).await;
-    assert_eq!((ran.exit, ran.out.as_str()), (0, "bth_x\n"));
-    assert!(ran.err.contains("of ci (agent)") && !ran.err.contains("bth_x"), "{}", ran.err);
+    assert_eq!((ran.exit, ran.out.as_str()), (0, format!("{}\n", fake::SECRET).as_str()));
+    assert!(ran.err.contains("of ci (agent)") && !ran.err.contains(fake::SECRET), "{}", ran.err);
 }
 
 #[tokio::test]

@@ -4,15 +4,16 @@ use super::args::TokenCommand;
 use super::output::Output;
 use super::table;
 use crate::client::Client;
-use crate::client::answer::{OneToken, TokenBody, TokenView, Tokens};
-use crate::model::Role;
+use crate::service::answers::{OneToken, Tokens};
+use crate::service::ask::TokenBody;
+use crate::trust::TokenInfo;
 
 pub(super) async fn run(command: TokenCommand, client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
     match command {
         TokenCommand::Create { name, role } => {
             let created = client.create_token(&TokenBody { name, role }).await?;
             let token = &created.token;
-            let what = format!("token {} of {} ({}); its secret is not shown again", token.id, token.name, word(role));
+            let what = format!("token {} of {} ({}); its secret is not shown again", token.id, token.name, role);
             output.talk(&what);
             output.answer(&created, || format!("{}\n", created.secret.expose()))
         }
@@ -32,20 +33,12 @@ pub(super) async fn run(command: TokenCommand, client: &Client, output: &mut Out
     }
 }
 
-fn word(role: Role) -> &'static str {
-    match role {
-        Role::Viewer => "viewer",
-        Role::Agent => "agent",
-        Role::Admin => "admin",
-    }
-}
-
-fn listed(tokens: &[TokenView]) -> String {
+fn listed(tokens: &[TokenInfo]) -> String {
     let rows = tokens.iter().map(|token| {
         [
             token.id.to_string(),
             token.name.to_string(),
-            word(token.role).to_owned(),
+            token.role.to_string(),
             format!("{:.0}", token.created_at),
             token.revoked_at.map(|at| format!("{at:.0}")).unwrap_or_default(),
         ]

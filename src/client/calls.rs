@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 
-use super::answer::{
-    Acquired, Leases, OneLease, OneRequest, OneResource, OneToken, Resources, TokenBody, TokenCreated, TokenView,
-    Tokens, Workers,
-};
 use super::{Client, ClientError};
 use crate::limits::LONG_POLL_MAX;
 use crate::model::{Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
-use crate::service::ask::{AcquireBody, RenewBody, RequestBody};
+use crate::service::answers::{
+    Acquired, Leases, OneLease, OneRequest, OneResource, OneToken, Resources, TokenCreated, Tokens, Workers,
+};
+use crate::service::ask::{AcquireBody, RenewBody, RequestBody, TokenBody};
 use crate::service::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
+use crate::trust::TokenInfo;
 
 /// A lease request is answered within 10 s by SPEC §2; as much again for the way.
 const REQUEST_BOUND: Duration = Duration::from_secs(20);
@@ -111,12 +111,12 @@ impl Client {
     }
 
     /// The tokens of the node, revoked ones too.
-    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
+    pub async fn tokens(&self) -> Result<Vec<TokenInfo>, ClientError> {
         self.ask(self.question(Method::GET, &["tokens"])).await.map(|Tokens { tokens }| tokens)
     }
 
     /// Revokes a token.
-    pub async fn revoke_token(&self, id: &TokenId) -> Result<TokenView, ClientError> {
+    pub async fn revoke_token(&self, id: &TokenId) -> Result<TokenInfo, ClientError> {
         let question = self.question(Method::DELETE, &["tokens", id.as_str()]);
         self.ask(question).await.map(|OneToken { token }| token)
     }

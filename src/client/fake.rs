@@ -75,3 +75,6 @@ pub(crate) fn request(state: &str, rest: &Value) -> Value {
 pub(crate) fn error(code: &str, message: &str, details: &Value) -> Value {
     json!({ "error": { "code": code, "message": message, "details": details } })
 }
+
+/// A text of the shape of a token's secret.
+pub(crate) const SECRET: &str = "bth_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

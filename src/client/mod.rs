@@ -5,7 +5,6 @@
 //! [`ClientError::Unanswered`], nobody knows whether it happened; [`ClientError::BadAnswer`], what came back was
 //! not the contract. [`discovery`] finds the nodes that run on this machine.
 
-pub mod answer;
 mod calls;
 pub mod discovery;
 mod endpoint;

@@ -163,13 +163,13 @@ async fn a_redirect_is_not_followed_with_the_credential() {
 async fn a_created_token_shows_its_secret_once_and_in_no_debug_text() {
     let id = "tok_00000000-0000-4000-8000-000000000000";
     let token = json!({"id": id, "name": "ci", "role": "agent", "createdAt": "2026-01-01T00:00:00.000000Z"});
-    let body = json!({"token": token, "secret": "bth_hunter2"});
+    let body = json!({"token": token, "secret": fake::SECRET});
     let routes = Router::new().route("/v1/tokens", post(move || async move { fake::json(201, &body) }));
-    let asked = super::answer::TokenBody { name: "ci".parse().unwrap(), role: crate::model::Role::Agent };
+    let asked = crate::service::ask::TokenBody { name: "ci".parse().unwrap(), role: crate::model::Role::Agent };
     let created = fake::over_tcp(routes).await.create_token(&asked).await.unwrap();
-    assert_eq!(created.secret.expose(), "bth_hunter2");
-    assert!(!format!("{created:?}").contains("hunter2"));
-    assert!(serde_json::to_string(&created).unwrap().contains(r#""secret":"bth_hunter2""#));
+    assert_eq!(created.secret.expose(), fake::SECRET);
+    assert!(!format!("{created:?}").contains(&fake::SECRET[4..]));
+    assert!(serde_json::to_string(&created).unwrap().contains(fake::SECRET));
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::duration::{self, Bounds};
 use super::{ConfigError, Origin};
+use crate::model::span::{self, Bounds};
 
 /// A value with its full path and its place.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ impl<'d> Given<'d> {
                 let shown: String = number.as_str().chars().take(20).collect();
                 Err(self.refuse(format!("must be a duration in quotes with its unit, such as \"{shown}s\" or \"15m\"")))
             }
-            _ => duration::parse(self.text()?, bounds).map_err(|why| self.refuse(why)),
+            _ => span::parse(self.text()?, bounds).map_err(|why| self.refuse(why)),
         }
     }
 

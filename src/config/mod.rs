@@ -6,7 +6,6 @@
 //! where each value came from, for `berth config check`.
 
 mod check;
-mod duration;
 mod error;
 mod given;
 mod load;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::duration::{self, Bounds};
 use super::given::{Given, Raw};
 use super::load::{PLAIN, TOP};
 use super::section::{Document, Section, Variables};
@@ -16,6 +15,7 @@ use super::{ConfigError, GatewayConfig, Lab, Origin, PkiPaths, Value};
 use crate::admission::LeaseRules;
 use crate::limits;
 use crate::model::LabName;
+use crate::model::span::{self, Bounds};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A width of a lease is told in whole milliseconds, so the shortest is one.
@@ -193,7 +193,7 @@ impl<'d> Reader<'d> {
                 Origin::Default => (max_at, "lease.max_ttl"),
                 at => (at, "lease.default_ttl"),
             };
-            let (short, long) = (duration::written(max_ttl), duration::written(default_ttl));
+            let (short, long) = (span::written(max_ttl), span::written(default_ttl));
             let why = format!("lease.default_ttl ({long}) is longer than lease.max_ttl ({short}); change one of them");
             return Err(ConfigError::Value { at, key: key.to_owned(), why });
         }
@@ -218,7 +218,7 @@ impl<'d> Reader<'d> {
             Some(given) => (given.duration(bounds)?, given.origin),
             None => (default, Origin::Default),
         };
-        self.note_text(&section.key(key), &duration::written(length), origin.clone());
+        self.note_text(&section.key(key), &span::written(length), origin.clone());
         Ok((length, origin))
     }
 

@@ -68,7 +68,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     response
 }
 
-/// 200 and `{"<name>": value}`.
-pub(super) fn named(name: &'static str, value: impl Serialize) -> Response {
-    json(StatusCode::OK, &std::collections::BTreeMap::from([(name, value)]))
+/// 200 and `value`.
+pub(super) fn ok(value: &impl Serialize) -> Response {
+    json(StatusCode::OK, value)
 }

@@ -4,23 +4,17 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
 
-use super::answer::{Answer, json, named};
+use super::answer::{Answer, json, ok};
 use super::body::{Body, OptionalBody};
 use super::headers::Stated;
 use super::path::Id;
 use super::query::Params;
 use super::router::Front;
 use crate::model::{Caller, Fence, LeaseId, ResourceAddress};
+use crate::service::answers::{AcquireStatus, Acquired, Leases, OneLease};
 use crate::service::ask::{AcquireBody, RenewBody, bounded_ttl};
 use crate::service::views::LeaseView;
-
-#[derive(Serialize)]
-struct Acquired {
-    status: &'static str,
-    lease: LeaseView,
-}
 
 /// `POST /v1/resources/{id}/leases`.
 pub(super) async fn acquire(
@@ -32,12 +26,12 @@ pub(super) async fn acquire(
 ) -> Answer {
     let ask = body.into_ask(resource, &caller, headers, &front.app.rules)?;
     let lease = front.app.coordinator.acquire(&caller, ask).await?;
-    Ok(json(StatusCode::CREATED, &Acquired { status: "active", lease }))
+    Ok(json(StatusCode::CREATED, &Acquired { status: AcquireStatus::Active, lease }))
 }
 
 /// `GET /v1/leases`.
 pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
-    Ok(named("leases", front.app.coordinator.leases(&caller).await?))
+    Ok(ok(&Leases { leases: front.app.coordinator.leases(&caller).await? }))
 }
 
 /// `GET /v1/leases/{id}`.
@@ -72,5 +66,5 @@ pub(super) async fn release(
 }
 
 fn of(lease: LeaseView) -> Response {
-    named("lease", lease)
+    ok(&OneLease { lease })
 }

@@ -5,13 +5,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::answer::{Answer, json, named};
+use super::answer::{Answer, json, ok};
 use super::router::Front;
 use crate::model::Caller;
+use crate::service::answers::Workers;
 
 /// `GET /v1/workers`.
 pub(super) async fn workers(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
-    Ok(named("workers", front.app.coordinator.workers(&caller).await?))
+    Ok(ok(&Workers { workers: front.app.coordinator.workers(&caller).await? }))
 }
 
 /// `GET /v1/status`.
@@ -21,7 +22,7 @@ pub(super) async fn status(State(front): State<Front>, Extension(caller): Extens
 
 /// `GET /v1/healthz`: the process answers.
 pub(super) async fn healthz() -> Response {
-    named("ok", true)
+    ok(&serde_json::json!({ "ok": true }))
 }
 
 /// `GET /v1/readyz`: the node admits requests.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 
-use super::answer::{Answer, named};
+use super::answer::{Answer, json, ok};
 use super::body::Body;
 use super::headers::Stated;
 use super::path::Id;
@@ -15,6 +15,7 @@ use super::query::Params;
 use super::router::Front;
 use crate::limits;
 use crate::model::{Caller, Refusal, RequestId};
+use crate::service::answers::{OneRequest, Requests};
 use crate::service::ask::RequestBody;
 use crate::service::views::{RequestState, RequestView};
 
@@ -32,8 +33,7 @@ pub(super) async fn ask(
         return Err(request.error.unwrap_or_else(|| Refusal::internal("the request failed")).into());
     }
     let location = HeaderValue::try_from(format!("/v1/lease-requests/{}", request.id));
-    let mut response = named("request", shown(request));
-    *response.status_mut() = StatusCode::CREATED;
+    let mut response = json(StatusCode::CREATED, &OneRequest { request: shown(request) });
     if let Ok(location) = location {
         response.headers_mut().insert(LOCATION, location);
     }
@@ -43,7 +43,7 @@ pub(super) async fn ask(
 /// `GET /v1/lease-requests`: the open ones.
 pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
     let requests = front.app.coordinator.lease_requests(&caller).await?;
-    Ok(named("requests", requests.into_iter().map(shown).collect::<Vec<_>>()))
+    Ok(ok(&Requests { requests: requests.into_iter().map(shown).collect() }))
 }
 
 /// `GET /v1/lease-requests/{id}?wait=<s>`. A node that stops answers its long polls at once with what is.
@@ -64,7 +64,7 @@ pub(super) async fn show(
         request = coordinator.lease_request(&caller, &id, wait) => request?,
         () = front.stopping.cancelled() => coordinator.lease_request(&caller, &id, Duration::ZERO).await?,
     };
-    Ok(named("request", shown(request)))
+    Ok(ok(&OneRequest { request: shown(request) }))
 }
 
 /// The header `Retry-After` belongs to an answer; inside a stored request it means nothing.

@@ -3,16 +3,18 @@
 use axum::Extension;
 use axum::extract::State;
 
-use super::answer::{Answer, named};
+use super::answer::{Answer, ok};
 use super::path::Id;
 use super::query::Params;
 use super::router::Front;
 use crate::model::{Caller, ResourceAddress, Selector};
+use crate::service::answers::{OneResource, Resources};
 
 /// `GET /v1/resources?select=`.
 pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>, params: Params) -> Answer {
     let select: Option<Selector> = params.get("select")?;
-    Ok(named("resources", front.app.coordinator.resources(&caller, select.as_ref()).await?))
+    let resources = front.app.coordinator.resources(&caller, select.as_ref()).await?;
+    Ok(ok(&Resources { resources }))
 }
 
 /// `GET /v1/resources/{id}`.
@@ -21,5 +23,6 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     Id(address): Id<ResourceAddress>,
 ) -> Answer {
-    Ok(named("resource", front.app.coordinator.resource(&caller, &address).await?))
+    let resource = front.app.coordinator.resource(&caller, &address).await?;
+    Ok(ok(&OneResource { resource }))
 }

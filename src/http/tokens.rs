@@ -6,46 +6,33 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 
-use super::answer::{Answer, Problem, json, named};
+use super::answer::{Answer, Problem, json, ok};
 use super::body::Body;
 use super::door::admin_only;
 use super::path::Id;
 use super::router::Front;
-use crate::model::{Caller, Principal, Refusal, Role, TokenId};
-use crate::trust::{TokenError, TokenInfo, Tokens};
-
-/// Body of `POST /v1/tokens`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct NewToken {
-    name: Principal,
-    role: Role,
-}
-
-#[derive(Serialize)]
-struct Created<'a> {
-    token: TokenInfo,
-    secret: &'a str,
-}
+use crate::model::{Caller, Refusal, TokenId};
+use crate::service::answers::{OneToken, TokenCreated, Tokens as TokenList};
+use crate::service::ask::TokenBody;
+use crate::trust::{TokenError, Tokens};
 
 /// `GET /v1/tokens`.
 pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
     admin_only(&caller, "see tokens")?;
-    Ok(named("tokens", front.app.tokens.list()))
+    Ok(ok(&TokenList { tokens: front.app.tokens.list() }))
 }
 
 /// `POST /v1/tokens`. The secret is in this answer and nowhere else.
 pub(super) async fn create(
     State(front): State<Front>,
     Extension(caller): Extension<Caller>,
-    Body(NewToken { name, role }): Body<NewToken>,
+    Body(TokenBody { name, role }): Body<TokenBody>,
 ) -> Answer {
     admin_only(&caller, "make tokens")?;
     let now = front.app.clock.now().wall;
     let (token, secret) = on_disk(&front, move |tokens| tokens.create(name, role, now)).await?;
-    Ok(json(StatusCode::CREATED, &Created { token, secret: secret.expose() }))
+    Ok(json(StatusCode::CREATED, &TokenCreated { token, secret }))
 }
 
 /// `DELETE /v1/tokens/{id}`.
@@ -56,7 +43,8 @@ pub(super) async fn revoke(
 ) -> Answer {
     admin_only(&caller, "revoke tokens")?;
     let now = front.app.clock.now().wall;
-    Ok(named("token", on_disk(&front, move |tokens| tokens.revoke(&id, now)).await?))
+    let token = on_disk(&front, move |tokens| tokens.revoke(&id, now)).await?;
+    Ok(ok(&OneToken { token }))
 }
 
 /// Runs `change` where it may wait for the disk.

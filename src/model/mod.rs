@@ -13,6 +13,7 @@ mod requester;
 mod resource;
 mod selector;
 mod selector_parse;
+pub mod span;
 pub mod time;
 
 pub use id::{

@@ -133,6 +133,35 @@ pub enum Role {
     Admin,
 }
 
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Agent => "agent",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = InvalidId;
+
+    fn from_str(word: &str) -> Result<Self, InvalidId> {
+        let known = Role::ALL.into_iter().find(|role| role.as_str() == word);
+        known.ok_or_else(|| InvalidId::new("role", "viewer, agent or admin", word))
+    }
+}
+
 /// Who authenticated at a front door, and as what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::LeaseRules;
 use crate::model::{
-    Ask, Caller, ChosenLeaseId, Door, IdempotencyKey, Mode, Note, Priority, Refusal, RequestId, Requester,
-    ResourceAddress, Selector, SubName, Target, Ttl,
+    Ask, Caller, ChosenLeaseId, Door, IdempotencyKey, Mode, Note, Principal, Priority, Refusal, RequestId, Requester,
+    ResourceAddress, Role, Selector, SubName, Target, Ttl,
 };
 
 /// Body of `POST /v1/resources/{id}/leases`.
@@ -92,6 +92,16 @@ pub struct RenewBody {
     /// The grant that is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<crate::model::Fence>,
+}
+
+/// Body of `POST /v1/tokens`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TokenBody {
+    /// The principal's name; it can never be used twice.
+    pub name: Principal,
+    /// What it may do.
+    pub role: Role,
 }
 
 /// What a call says outside its body: headers that stand for a field.

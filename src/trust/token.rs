@@ -43,7 +43,7 @@ impl Secret {
     }
 
     /// `text` if it has the shape of a secret.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
         let shaped = digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|b| b.is_ascii_hexdigit());
         shaped.then(|| Self(text.to_owned()))

@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Span, SpanRelativeTo, Unit};
 
-/// Both ends count.
+/// How short and how long a duration may be; both ends count.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub struct Bounds {
+    /// The shortest that is taken.
     pub least: Duration,
+    /// The longest that is taken.
     pub most: Duration,
 }
 
 /// A duration from text.
-pub(super) fn parse(text: &str, bounds: Bounds) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong, and how a right one looks.
+pub fn parse(text: &str, bounds: Bounds) -> Result<Duration, String> {
     let shown: String = text.chars().take(40).collect();
     let span: Span = text.trim().parse().map_err(|_| {
         format!("{shown:?} is no duration; write numbers with units, such as \"90s\", \"15m\", \"1h30m\" or \"2d\"")
@@ -31,7 +36,7 @@ pub(super) fn parse(text: &str, bounds: Bounds) -> Result<Duration, String> {
 }
 
 /// `length` as it is written in a lab file; what is less than a microsecond is left out.
-pub(super) fn written(length: Duration) -> String {
+pub fn written(length: Duration) -> String {
     if length.is_zero() {
         return "0s".to_owned();
     }

@@ -1,12 +1,9 @@
 //! The objects that views travel in: one per answer, named after what it holds (SPEC §13).
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::Secret;
-use crate::model::time::{instant, instant_option};
-use crate::model::{Principal, Role, TokenId};
-use crate::service::views::{LeaseView, RequestView, ResourceView, WorkerView};
+use super::views::{LeaseView, RequestView, ResourceView, WorkerView};
+use crate::trust::{Secret, TokenInfo};
 
 /// Answer to an acquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,46 +22,29 @@ pub enum AcquireStatus {
     Active,
 }
 
-/// A token as lists show it; its secret is not among what is known later.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TokenView {
-    /// Names it.
-    pub id: TokenId,
-    /// The principal that it authenticates.
-    pub name: Principal,
-    /// What that may do.
-    pub role: Role,
-    /// When it was made.
-    #[serde(with = "instant")]
-    pub created_at: Timestamp,
-    /// When it was revoked.
-    #[serde(with = "instant_option", default, skip_serializing_if = "Option::is_none")]
-    pub revoked_at: Option<Timestamp>,
-}
-
-/// Body of `POST /v1/tokens`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TokenBody {
-    /// The principal's name; it can never be used twice.
-    pub name: Principal,
-    /// What it may do.
-    pub role: Role,
-}
-
 /// Answer to a token's creation: the only time its secret is seen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TokenCreated {
     /// The token.
-    pub token: TokenView,
+    pub token: TokenInfo,
     /// What a client sends; whoever has it is the principal.
-    #[serde(serialize_with = "shown_once")]
+    #[serde(with = "secret")]
     pub secret: Secret,
 }
 
-fn shown_once<S: Serializer>(secret: &Secret, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(secret.expose())
+/// A secret in JSON: only in that one answer.
+mod secret {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::Secret;
+
+    pub(super) fn serialize<S: Serializer>(secret: &Secret, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(secret.expose())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        Secret::parse(&String::deserialize(from)?).ok_or_else(|| D::Error::custom("no secret of a token"))
+    }
 }
 
 macro_rules! holders {
@@ -91,8 +71,10 @@ holders! {
     Resources { resources: Vec<ResourceView> }
     /// Workers.
     Workers { workers: Vec<WorkerView> }
+    /// Open lease requests.
+    Requests { requests: Vec<RequestView> }
     /// One token.
-    OneToken { token: TokenView }
+    OneToken { token: TokenInfo }
     /// Tokens.
-    Tokens { tokens: Vec<TokenView> }
+    Tokens { tokens: Vec<TokenInfo> }
 }
