@@ -8,6 +8,8 @@ pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Resources of one node.
 pub const RESOURCES_MAX: usize = 100_000;
+/// Shared leases of one resource. All of them fit one frame, however long their notes and keys.
+pub const SHARED_MAX: u32 = 256;
 /// Workers of one lab.
 pub const WORKERS_MAX: usize = 1_000;
 /// Lease requests that wait at a gateway for a worker's answer.
@@ -43,8 +45,11 @@ pub const REQUEST_ANSWER_BOUND: Duration = Duration::from_secs(2);
 pub const NO_WAIT_ANSWER_BOUND: Duration = Duration::from_secs(10);
 /// The longest long poll (SPEC §12).
 pub const LONG_POLL_MAX: Duration = Duration::from_secs(60);
-/// A node that has been told to stop is gone after this long.
+/// Each step of an orderly stop (requests that run, the mailbox, the disk) takes at most this long.
 pub const STOP_BOUND: Duration = Duration::from_secs(10);
 
 const _: () = assert!(BODY_BYTES_MAX < FRAME_BYTES_MAX, "what a client may send fits into a frame");
+/// A lease in a report takes less than this: a note of 512 characters of 4 bytes, a key of 200, and names.
+const LEASE_ROW_BYTES_MAX: usize = 512 * 4 + 200 + 1_000;
+const _: () = assert!(SHARED_MAX as usize * LEASE_ROW_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
 const _: () = assert!(STORE_GROUP_MAX <= STORE_QUEUE_MAX);

@@ -141,7 +141,10 @@ impl Ledger {
 
     /// The lease ended: requester and lease id are free; the key still stands for the request.
     pub fn end(&mut self, lease: &LeaseId) {
-        if let Some(request) = self.by_lease.get(lease).cloned() {
+        // A request that only asks for this id holds no lease yet.
+        if let Some(request) = self.by_lease.get(lease).cloned()
+            && self.entries.get(&request).is_some_and(|entry| entry.granted)
+        {
             self.remove(&request);
         }
     }
@@ -151,9 +154,10 @@ impl Ledger {
         self.forget_key(requester, Some(key), request);
     }
 
-    /// The request that holds `lease`.
-    pub fn holder_of(&self, lease: &LeaseId) -> Option<&RequestId> {
-        self.by_lease.get(lease)
+    /// The request that a key stands for, and what it asked for.
+    pub fn request_of_key(&self, requester: &Requester, key: &IdempotencyKey) -> Option<(&RequestId, Fingerprint)> {
+        let known = self.keys.get(&(requester.clone(), key.clone()))?;
+        Some((&known.request, known.fingerprint))
     }
 
     /// How many requests are open or granted.

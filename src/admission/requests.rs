@@ -57,6 +57,8 @@ pub struct Dropped {
     pub requester: Requester,
     /// Its key.
     pub key: Option<IdempotencyKey>,
+    /// True when it had got a lease.
+    pub granted: bool,
 }
 
 impl<L> Requests<L> {
@@ -72,7 +74,13 @@ impl<L> Requests<L> {
     }
 
     /// Enters an open request.
+    ///
+    /// One that is known already, because it failed or its lease ended, begins anew.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
+        if self.known.contains_key(&id) {
+            self.leaving.retain(|(_, other)| *other != id);
+            self.forget_crowd(&id);
+        }
         self.known.insert(id, Request { requester, key, created_at, state: RequestState::Open });
     }
 
@@ -97,11 +105,6 @@ impl<L> Requests<L> {
         if matches!(self.known.get(id), Some(Request { state: RequestState::Granted(_), .. })) {
             self.leave(id, at);
         }
-    }
-
-    /// Forgets a request that was never let in.
-    pub fn withdraw(&mut self, id: &RequestId) {
-        self.known.remove(id);
     }
 
     /// A request.
@@ -151,16 +154,35 @@ impl<L> Requests<L> {
     }
 
     fn drop_request(&mut self, id: &RequestId) -> Option<Dropped> {
+        self.forget_crowd(id);
         let request = self.known.remove(id)?;
-        if request.key.is_none() {
-            self.without_key.retain(|other| other != id);
-        } else if let Some(kept) = self.with_key.get_mut(&request.requester) {
-            kept.retain(|other| other != id);
-            if kept.is_empty() {
-                self.with_key.remove(&request.requester);
+        let granted = matches!(request.state, RequestState::Granted(_));
+        Some(Dropped { id: id.clone(), requester: request.requester, key: request.key, granted })
+    }
+
+    /// Takes a request out of the crowd that is counted against a maximum.
+    fn forget_crowd(&mut self, id: &RequestId) {
+        let Some(request) = self.known.get(id) else { return };
+        match &request.key {
+            None => remove_from(&mut self.without_key, id),
+            Some(_) => {
+                if let Some(kept) = self.with_key.get_mut(&request.requester) {
+                    remove_from(kept, id);
+                    if kept.is_empty() {
+                        self.with_key.remove(&request.requester);
+                    }
+                }
             }
         }
-        Some(Dropped { id: id.clone(), requester: request.requester, key: request.key })
+    }
+}
+
+/// Removes `id`; it is nearly always the first.
+fn remove_from(crowd: &mut VecDeque<RequestId>, id: &RequestId) {
+    if crowd.front() == Some(id) {
+        crowd.pop_front();
+    } else {
+        crowd.retain(|other| other != id);
     }
 }
 
@@ -190,6 +212,19 @@ mod tests {
         assert_eq!(dropped.len(), 1);
         assert_eq!(dropped[0].key, Some("k".parse().unwrap()));
         assert!(book.get(&id).is_none());
+    }
+
+    #[test]
+    fn a_request_that_failed_and_is_tried_again_is_not_dropped_while_it_is_open_or_granted() {
+        let mut book = Requests::new(Duration::from_secs(600));
+        let id = opened(&mut book, Some("k"));
+        book.fail(&id, Refusal::internal("x"), at(1));
+        book.open(id.clone(), "ci".parse().unwrap(), None, Timestamp::UNIX_EPOCH);
+        assert!(book.prune(at(5_000)).is_empty());
+        book.grant(&id, ());
+        assert!(book.prune(at(9_000)).is_empty());
+        book.end(&id, at(9_000));
+        assert_eq!(book.prune(at(9_600)).len(), 1);
     }
 
     #[test]

@@ -87,6 +87,8 @@ pub enum Command {
     },
     /// Time has passed.
     Wake,
+    /// The wall clock has been set: the deadlines on disk, which are wall time, are to say again what this run knows.
+    Rewrite,
 }
 
 /// A fact. A list of these is what one transaction writes.
@@ -186,6 +188,15 @@ pub fn decide(state: &ResourceState, spec: &ResourceSpec, command: Command, now:
         }
         Command::Release { lease, fence, authority } => release(state, &lease, fence, &authority, now, &mut changes),
         Command::Wake => Reply::Nothing,
+        Command::Rewrite => {
+            let same = |held: &Held| Change::Renewed {
+                lease: held.lease.clone(),
+                deadline: held.deadline,
+                expires_at: now.wall_at(held.deadline),
+            };
+            changes.extend(state.held.iter().map(same));
+            Reply::Nothing
+        }
     };
     Decision { changes, reply }
 }

@@ -80,7 +80,7 @@ pub(super) async fn request(
 
 async fn settle(client: &Client, mut request: RequestView) -> Result<RequestView, ClientError> {
     loop {
-        request = client.lease_request(&request.id, POLL_WAIT).await?;
+        request = client.lease_request(&request.id, POLL_WAIT).await.map_err(ClientError::after_a_first_answer)?;
         if request.state != RequestState::Waiting {
             return Ok(request);
         }

@@ -33,6 +33,17 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The same error of a later call about something that a first call has begun: that no connection was made this
+    /// time does not mean that nothing has happened.
+    pub fn after_a_first_answer(self) -> Self {
+        match self {
+            ClientError::Unanswered { endpoint, source, .. } => {
+                ClientError::Unanswered { endpoint, reached: true, source }
+            }
+            other => other,
+        }
+    }
+
     /// The refusal, where it is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

@@ -144,7 +144,7 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         ),
         (resource("id = \"a\"\nlabels = { OS = \"15\" }"), &["labels.OS: \"OS\" is not a label key"]),
         (resource("id = \"a\"\nlabels = { os = \"1\\n5\" }"), &["labels.os", "is not a label value"]),
-        (resource("id = \"a\"\nmax_shared = 0"), &["max_shared: must be a whole number from 1 to 1000"]),
+        (resource("id = \"a\"\nmax_shared = 0"), &["max_shared: must be a whole number from 1 to 256"]),
     ];
     for (text, expected) in table {
         let error = load(&text).map(|_| ()).expect_err(&text).to_string();

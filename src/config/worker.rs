@@ -16,7 +16,6 @@ use crate::model::{LabelKey, LabelValue, Labels, NodeName, ResourceId, ResourceS
 const WORKER: &[&str] = &["name", "api", "resource"];
 const RESOURCE: &[&str] = &["id", "count", "labels", "max_shared"];
 const LABELS_MAX: usize = 64;
-const MAX_SHARED_MAX: u32 = 1_000;
 const PLACE: &str = "{n}";
 
 /// The workers of the file; none of them bears the gateway's name or another's.
@@ -91,7 +90,7 @@ fn resources<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Vec<Resou
         let max_shared = match section.take("max_shared") {
             None => NonZeroU32::MIN,
             Some(given) => {
-                let most = given.whole(1..=MAX_SHARED_MAX)?;
+                let most = given.whole(1..=limits::SHARED_MAX)?;
                 reader.note(given.key, most.to_string(), given.origin);
                 NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN)
             }

@@ -11,16 +11,21 @@ use super::table::Entered;
 use crate::admission::resource::Held;
 use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::clock::RunTime;
-use crate::limits::{CALL_BOUND, DISPATCH_BOUND, OPEN_REQUESTS_MAX};
+use crate::limits::{DISPATCH_BOUND, OPEN_REQUESTS_MAX};
 use crate::model::time::whole_ms;
 use crate::model::{
     Ask, Code, Door, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target,
 };
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 
+/// Retries under one key that wait for one request.
+const WATCHERS_MAX: usize = 1_024;
+
 /// Where a request can go now.
 enum Way {
     To(NodeName),
+    /// Not before a worker has answered something else.
+    Later,
     /// A worker that could serve it is away; said when that has lasted too long.
     Away(Refusal),
     Refused(Refusal),
@@ -29,48 +34,91 @@ enum Way {
 impl FrontState {
     /// Takes a request in. During the rebuild it is neither checked nor refused.
     pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        if self.fleet.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
-            let refusal = Refusal::new(Code::QueueFull, "the gateway has too many open requests; ask again");
-            let _ = reply.send(Err(refusal.retry_after(std::time::Duration::from_secs(1))));
+        let refusal = if self.stopping {
+            Refusal::new(Code::Stopping, "the gateway is going down; ask again when it is back")
+        } else if self.fleet.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
+            let full = Refusal::new(Code::QueueFull, "the gateway has too many open requests; ask again");
+            full.retry_after(std::time::Duration::from_secs(1))
+        } else if self.rebuilt {
+            return self.admit_now(ask, reply);
+        } else {
+            // Its key is not in the book before it has been checked.
+            let now = self.around.clock.now();
+            self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
+            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+            self.held_back.push(ask);
             return;
+        };
+        // A caller that has gone hears nothing.
+        let _ = reply.send(Err(refusal));
+    }
+
+    /// Checks a request; one that is refused leaves nothing behind.
+    fn admit_now(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+        match self.ledger.admit(&ask, Speaker::Requester) {
+            Ok(Admitted::New) => {
+                self.let_in(ask, Some(reply));
+                self.pump();
+            }
+            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
+                Some(RequestState::Open) => self.attach(&ask, &first, reply),
+                Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
+                Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
+                None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
+            },
+            Err(refusal) => drop(reply.send(Err(refusal))),
         }
+    }
+
+    /// Checks a request that was held back during the rebuild. Its caller may know it by its id.
+    pub(super) fn admit_held_back(&mut self, ask: Ask) {
+        if self.nobody_waits(&ask) {
+            let refusal = Refusal::new(Code::WorkerUnreachable, "the rebuild took longer than its caller waited");
+            return self.end_second(&ask.id, Err(refusal));
+        }
+        match self.ledger.admit(&ask, Speaker::Requester) {
+            Ok(Admitted::New) => self.let_in(ask, None),
+            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
+                Some(RequestState::Open) => {
+                    self.watchers.entry(first).or_default().push(Watcher::Mirror(ask.id));
+                }
+                Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
+                Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
+                None => {
+                    let refusal = Refusal::internal("a key stands for a request that is not known");
+                    self.end_second(&ask.id, Err(refusal));
+                }
+            },
+            Err(refusal) => self.end_second(&ask.id, Err(refusal)),
+        }
+    }
+
+    fn let_in(&mut self, ask: Ask, reply: Option<RpcReplyPort<Result<FleetLease, Refusal>>>) {
         let now = self.around.clock.now();
         self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
+        if let Some(reply) = reply {
+            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+        }
+        self.fleet.add(ask);
+    }
+
+    /// The key of `ask` stands for `first`, which is open: both end alike. It has an id of its own, because its caller
+    /// may ask about it before that.
+    fn attach(&mut self, ask: &Ask, first: &RequestId, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+        let watchers = self.watchers.entry(first.clone()).or_default();
+        if watchers.len() >= WATCHERS_MAX {
+            let refusal = Refusal::new(Code::QueueFull, "too many wait under this key already; ask again later");
+            drop(reply.send(Err(refusal.retry_after(std::time::Duration::from_secs(1)))));
+            return;
+        }
+        watchers.push(Watcher::Mirror(ask.id.clone()));
+        let now = self.around.clock.now();
+        self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
         self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-        if self.rebuilt {
-            self.admit(ask);
-            self.pump();
-        } else {
-            self.held_back.push(ask);
-        }
-    }
-
-    /// Checks a request and lets it into the queue.
-    pub(super) fn admit(&mut self, ask: Ask) {
-        match self.ledger.admit(&ask, Speaker::Requester) {
-            Ok(Admitted::New) => self.fleet.add(ask),
-            Ok(Admitted::Replay(first)) => self.replay(&ask.id, &first),
-            Err(refusal) => self.end_unadmitted(&ask.id, Err(refusal)),
-        }
-    }
-
-    /// The key of `second` stands for `first`: both end alike.
-    fn replay(&mut self, second: &RequestId, first: &RequestId) {
-        match self.requests.get(first).map(|request| request.state.clone()) {
-            Some(RequestState::Open) => {
-                self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(second.clone()));
-            }
-            Some(RequestState::Granted(grant)) => self.end_unadmitted(second, Ok(grant)),
-            Some(RequestState::Failed(refusal)) => self.end_unadmitted(second, Err(refusal)),
-            None => {
-                let refusal = Refusal::internal("a key stands for a request that is not known");
-                self.end_unadmitted(second, Err(refusal));
-            }
-        }
     }
 
     /// Settles a request that holds nothing in the ledger.
-    fn end_unadmitted(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
+    pub(super) fn end_second(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
         let now = self.around.clock.now().run;
         match &result {
             Ok(first) => {
@@ -80,6 +128,13 @@ impl FrontState {
             Err(refusal) => self.requests.fail(id, refusal.clone(), now),
         }
         self.tell_watchers(id, &result);
+    }
+
+    /// True when an acquire's caller has gone. (A request of the other door is asked about by its id.)
+    fn nobody_waits(&self, ask: &Ask) -> bool {
+        let watchers = self.watchers.get(&ask.id).map_or(&[][..], Vec::as_slice);
+        let gone = |watcher: &Watcher| matches!(watcher, Watcher::Caller(reply) if reply.is_closed());
+        ask.door == Door::Acquire && watchers.iter().all(gone)
     }
 
     /// Sends out what can be placed, in the order of the queue. What cannot be placed now is passed over.
@@ -100,6 +155,7 @@ impl FrontState {
                     *outstanding.entry(worker.clone()).or_default() += 1;
                     self.send_out(&id, worker);
                 }
+                Way::Later => {}
                 Way::Refused(refusal) => self.refuse(&id, refusal),
                 Way::Away(refusal) => self.wait_or_refuse(&id, refusal, now),
             }
@@ -117,10 +173,12 @@ impl FrontState {
             takes_requests: worker.takes_requests(),
             view: worker.view.as_ref(),
             outstanding: outstanding.get(name).copied().unwrap_or(0),
+            busy: worker.is_busy(),
             skipped: open.skipped.contains(name) || self.orphans.is_given_up(&open.ask.id, name),
         });
         match place(selector, open.ask.mode, candidates) {
             Placement::To(worker) => Way::To(worker),
+            Placement::Later => Way::Later,
             Placement::Away => Way::Away(no_capacity(format!("what could serve {selector} is away or held"))),
             Placement::Refused(refusal) => Way::Refused(refusal),
         }
@@ -138,9 +196,12 @@ impl FrontState {
                 }
             }
             [owner] => {
-                let takes = self.workers.get(owner).is_some_and(super::front::Worker::takes_requests);
                 let skipped = open.skipped.contains(owner) || self.orphans.is_given_up(&open.ask.id, owner);
-                if takes && !skipped { Way::To(owner.clone()) } else { Way::Away(unreachable(owner)) }
+                match self.workers.get(owner) {
+                    Some(worker) if worker.takes_requests() && !skipped && worker.is_busy() => Way::Later,
+                    Some(worker) if worker.takes_requests() && !skipped => Way::To(owner.clone()),
+                    _ => Way::Away(unreachable(owner)),
+                }
             }
             several => Way::Refused(ambiguous_resource(address, several)),
         }
@@ -156,6 +217,10 @@ impl FrontState {
     }
 
     fn send_out(&mut self, id: &RequestId, worker: NodeName) {
+        if self.fleet.get(id).is_some_and(|open| self.nobody_waits(&open.ask)) {
+            self.refuse(id, worker_unreachable(&worker, "its caller has gone"));
+            return;
+        }
         let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
         let Some(Open { ask, .. }) = self.fleet.get(id) else { return };
         let target = match &ask.target {
@@ -196,7 +261,8 @@ impl FrontState {
                     self.doubt(id, worker);
                 }
             },
-            Outcome::NotSent => self.fleet.requeue(id),
+            // The link has just gone, or is full: the next tick places it again.
+            Outcome::NotSent => return self.fleet.requeue(id),
             Outcome::Lost => self.doubt(id, worker),
         }
         self.pump();
@@ -224,25 +290,26 @@ impl FrontState {
     }
 
     fn granted(&mut self, id: &RequestId, worker: &NodeName, granted: Granted, number: u64) {
-        match self.held(&granted) {
-            Ok(held) => {
-                if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
-                    view.answered(number, &granted.resource, held.clone());
-                }
-                self.judge_grant(id, worker, &held, number);
-            }
-            Err(refusal) => self.refuse(id, refusal),
+        let held = self.held(granted);
+        if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+            view.answered(number, &held.lease.resource_id, held.clone());
         }
+        self.judge_grant(id, worker, &held, number);
     }
 
     /// A lease of an answer, with its deadline on this gateway's run time.
-    pub(super) fn held(&self, granted: &Granted) -> Result<Held, Refusal> {
-        let now = self.around.clock.now().run;
-        let (lease, left) = granted.lease.clone().into_lease(&granted.resource).map_err(|error| {
-            tracing::error!(%error, "an answer does not read");
-            Refusal::internal("the worker's answer does not read")
-        })?;
-        Ok(Held { lease, deadline: now + left })
+    pub(super) fn held(&self, granted: Granted) -> Held {
+        let (lease, left) = granted.lease.into_lease(&granted.resource);
+        Held { lease, deadline: self.around.clock.now().run + left }
+    }
+
+    /// A lease has turned up that an attempt got which was given up: its request has it if it still waits, else nobody.
+    pub(super) fn take_or_release(&mut self, id: &RequestId, worker: &NodeName, held: &Held, number: u64) {
+        if self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting) {
+            self.judge_grant(id, worker, held, number);
+        } else {
+            self.release_orphan(worker, &held.lease);
+        }
     }
 
     /// True when an attempt of this request is out at this worker.
@@ -256,8 +323,12 @@ impl FrontState {
     /// A worker says that it has granted a request: checks that it is what was asked for, and routes it.
     pub(super) fn judge_grant(&mut self, id: &RequestId, worker: &NodeName, held: &Held, number: u64) {
         let Some(Open { ask, stage, .. }) = self.fleet.get(id) else { return };
-        let (forwarded, door) = (ask.lease_id.clone(), ask.door);
-        let in_doubt = matches!(stage, Stage::InDoubt { .. });
+        let forwarded = ask.lease_id.clone();
+        let unwanted = matches!(stage, Stage::InDoubt { .. }) && self.nobody_waits(ask);
+        if self.orphans.has_lease(worker, &held.lease) {
+            // It is being released: whoever says that it is the answer speaks of the past.
+            return self.fleet.requeue(id);
+        }
         // The owner is never taken from an echo.
         let mut held = held.clone();
         held.lease.holder = ask.requester.through(&self.around.name);
@@ -274,11 +345,7 @@ impl FrontState {
             }
             None => LeaseId::through(worker, &held.lease.id),
         };
-        let nobody_waits = || {
-            let watchers = self.watchers.get(id).map_or(&[][..], Vec::as_slice);
-            watchers.iter().all(|watcher| matches!(watcher, Watcher::Caller(reply) if reply.is_closed()))
-        };
-        if in_doubt && door == Door::Acquire && nobody_waits() {
+        if unwanted {
             self.release_orphan(worker, &held.lease);
             self.refuse(id, worker_unreachable(worker, "the lease has been released again"));
             return;
@@ -338,7 +405,7 @@ impl FrontState {
                     drop(reply.send(result.clone().map(|first| first.lease)));
                 }
                 Watcher::Reader(reply) => drop(reply.send(self.requests.get(id).cloned())),
-                Watcher::Mirror(second) => self.end_unadmitted(&second, result.clone()),
+                Watcher::Mirror(second) => self.end_second(&second, result.clone()),
             }
         }
     }
@@ -346,9 +413,7 @@ impl FrontState {
     /// Releases a lease that nobody is to have, as often as it takes.
     pub(super) fn release_orphan(&mut self, worker: &NodeName, lease: &LeaseRecord) {
         self.orphans.add_lease(worker, lease);
-        let (id, fence) = (lease.id.clone(), lease.fence);
-        let call = Call::Release { lease: id.clone(), fence: Some(fence) };
-        self.ask(worker, CallKind::Orphan { lease: id, fence }, call, CALL_BOUND);
+        self.settle_doubts(worker);
     }
 }
 

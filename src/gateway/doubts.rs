@@ -1,36 +1,43 @@
 //! Dispatches whose answer was lost: asked about when their worker is back, given up when that takes too long.
 
 use super::dispatch::worker_unreachable;
-use super::fleet::Stage;
+use super::fleet::{Open, Stage};
 use super::front::{CallKind, FrontState};
 use super::session::Outcome;
 use crate::clock::RunTime;
 use crate::limits::CALL_BOUND;
-use crate::model::{Code, LeaseId, NodeName, RequestId};
+use crate::model::{Code, Fence, LeaseId, NodeName, RequestId};
 use crate::wire::call::{Answer, Call};
 
 impl FrontState {
-    /// Asks a worker that is back what became of everything that is in doubt at it.
+    /// Asks a worker what became of everything that is in doubt at it, and releases what nobody is to have there. What
+    /// has been asked already is not asked twice.
     pub(super) fn settle_doubts(&mut self, worker: &NodeName) {
-        let doubtful = |(id, open): (&RequestId, &super::fleet::Open)| match &open.stage {
+        let doubtful = |(id, open): (&RequestId, &Open)| match &open.stage {
             Stage::InDoubt { worker: at, attempt, asked: false, .. } if at == worker => Some((id.clone(), *attempt)),
             _ => None,
         };
         let mut asks: Vec<(RequestId, u32)> = self.fleet.iter().filter_map(doubtful).collect();
         for (id, _) in &asks {
-            if let Some(super::fleet::Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
+            if let Some(Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
                 *asked = true;
             }
         }
-        asks.extend(self.orphans.given_up_at(worker));
+        let (given_up, leases) = self.orphans.ask(worker);
+        asks.extend(given_up);
         for (request, attempt) in asks {
             let call = Call::Settle { request: request.clone(), attempt };
-            self.ask(worker, CallKind::Settle { request }, call, CALL_BOUND);
+            self.ask(worker, CallKind::Settle { request, attempt }, call, CALL_BOUND);
+        }
+        for lease in leases {
+            let (id, fence) = (lease.id, lease.fence);
+            let call = Call::Release { lease: id.clone(), fence: Some(fence) };
+            self.ask(worker, CallKind::Orphan { lease: id, fence }, call, CALL_BOUND);
         }
     }
 
     /// A worker has said what became of an attempt.
-    pub(super) fn settle_answered(&mut self, worker: &NodeName, id: &RequestId, outcome: Outcome) {
+    pub(super) fn settle_answered(&mut self, worker: &NodeName, id: &RequestId, attempt: u32, outcome: Outcome) {
         let settled = match outcome {
             Outcome::Answered(answer, number) => match *answer {
                 Answer::Settled(granted) => Some((granted, number)),
@@ -39,27 +46,30 @@ impl FrontState {
             Outcome::NotSent | Outcome::Lost => None,
         };
         let Some((granted, number)) = settled else {
-            // It is asked again with its next snapshot.
-            if let Some(super::fleet::Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
+            // It is asked again.
+            self.orphans.attempt_unanswered(id, worker);
+            if let Some(Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
                 *asked = false;
             }
             return;
         };
-        let held = granted.as_ref().and_then(|granted| self.held(granted).ok());
-        if self.orphans.is_given_up(id, worker) {
-            self.orphans.settled(id);
+        let held = granted.map(|granted| self.held(granted));
+        if let (Some(held), Some(view)) = (&held, self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()))
+        {
+            view.shown(&held.lease.resource_id.clone(), held.clone());
+        }
+        let in_doubt = matches!(
+            self.fleet.get(id).map(|open| &open.stage),
+            Some(Stage::InDoubt { worker: at, attempt: this, .. }) if at == worker && *this == attempt
+        );
+        if self.orphans.settle(id, worker, attempt) {
             if let Some(held) = held {
-                self.release_orphan(worker, &held.lease);
+                self.take_or_release(id, worker, &held, number);
             }
-        } else if self.is_out_at(id, worker) {
-            match (granted, held) {
-                (Some(granted), Some(held)) => {
-                    if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
-                        view.answered(number, &granted.resource, held.clone());
-                    }
-                    self.judge_grant(id, worker, &held, number);
-                }
-                _ => self.fleet.requeue(id),
+        } else if in_doubt {
+            match held {
+                Some(held) => self.judge_grant(id, worker, &held, number),
+                None => self.fleet.requeue(id),
             }
         }
         self.pump();
@@ -68,7 +78,7 @@ impl FrontState {
     /// Gives up what has been in doubt for too long: a grant of it found later is released on sight.
     pub(super) fn give_up_doubts(&mut self, now: RunTime) {
         let grace = self.around.absence_grace;
-        let late = |(id, open): (&RequestId, &super::fleet::Open)| match &open.stage {
+        let late = |(id, open): (&RequestId, &Open)| match &open.stage {
             Stage::InDoubt { worker, attempt, since, .. } if now >= *since + grace => {
                 Some((id.clone(), worker.clone(), *attempt, open.ask.no_wait))
             }
@@ -87,23 +97,20 @@ impl FrontState {
     }
 
     /// The release of an orphan has been answered.
-    pub(super) fn orphan_answered(
-        &mut self,
-        worker: &NodeName,
-        lease: &LeaseId,
-        fence: crate::model::Fence,
-        outcome: &Outcome,
-    ) {
+    pub(super) fn orphan_answered(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence, outcome: &Outcome) {
         let over = match outcome {
-            Outcome::Answered(answer, _) => match &**answer {
-                Answer::Released => true,
-                Answer::Refused(refusal) => refusal.code == Code::UnknownLease,
-                _ => false,
+            Outcome::Answered(answer, number) => match &**answer {
+                Answer::Released => Some(*number),
+                Answer::Refused(refusal) if refusal.code == Code::UnknownLease => Some(*number),
+                _ => None,
             },
-            Outcome::NotSent | Outcome::Lost => false,
+            Outcome::NotSent | Outcome::Lost => None,
         };
-        if over {
-            self.orphans.lease_ended(worker, lease, fence);
+        let Some(number) = over else { return self.orphans.lease_unanswered(worker, lease, fence) };
+        let Some(record) = self.orphans.lease_ended(worker, lease, fence) else { return };
+        if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+            view.ended(number, &record);
         }
+        self.pump();
     }
 }

@@ -136,10 +136,15 @@ enum Ready {
 
 impl Order {
     fn snapshot(&mut self, number: u64) -> Ready {
-        let Order::Unknown { early } = std::mem::replace(self, Order::Next(number + 1)) else {
-            // Asked for while the deltas went on in order: what came after the cut has been handed on already.
-            return Ready::Deltas(Vec::new());
+        let early = match self {
+            Order::Unknown { early } => std::mem::take(early),
+            // Asked for while the deltas went on in order: what came after the cut may have been handed on already.
+            Order::Next(next) => {
+                *next = (number + 1).max(*next);
+                return Ready::Deltas(Vec::new());
+            }
         };
+        *self = Order::Next(number + 1);
         let mut deltas = Vec::new();
         for delta in early.into_iter().filter(|delta| delta.number > number) {
             match self.delta(delta) {
@@ -250,5 +255,14 @@ mod tests {
         assert_eq!(numbers(order.snapshot(6)), [7, 8]);
         assert_eq!(order.delta(delta(10)), Ready::Ask);
         assert_eq!(order.snapshot(8), Ready::Ask, "the gap is still there");
+    }
+
+    #[test]
+    fn a_snapshot_that_deltas_have_overtaken_does_not_turn_the_count_back() {
+        let mut order = Order::Next(8);
+        assert!(numbers(order.snapshot(5)).is_empty());
+        assert_eq!(numbers(order.delta(delta(8))), [8]);
+        assert!(numbers(order.snapshot(20)).is_empty());
+        assert_eq!(numbers(order.delta(delta(21))), [21]);
     }
 }

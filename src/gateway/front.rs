@@ -17,6 +17,7 @@ use super::table::Table;
 use super::view::{Seen, View};
 use crate::admission::{LeaseRules, Ledger, Request, Requests};
 use crate::clock::{Clock, RunTime};
+use crate::limits::CALLS_IN_FLIGHT_MAX;
 use crate::model::{
     Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, ResourceId,
 };
@@ -26,6 +27,8 @@ use crate::wire::report::ResourceReport;
 
 /// How often deadlines of open requests are looked at.
 const TICK: Duration = Duration::from_millis(250);
+/// Of the calls that a worker may have unanswered, dispatches leave this many to the others.
+const CALLS_RESERVED: usize = 256;
 
 /// A lease with where it is and what its holder is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,6 +148,8 @@ pub enum FrontMessage {
     Workers(RpcReplyPort<Vec<WorkerNow>>),
     /// Where the rebuild stands.
     Rebuild(RpcReplyPort<RebuildNow>),
+    /// Take no more requests; leases are renewed and released as before.
+    Stop,
     /// From a session: a link is up.
     #[doc(hidden)]
     Up { worker: NodeName, link: LinkId, hello: Hello },
@@ -166,7 +171,7 @@ pub enum FrontMessage {
     Delta { worker: NodeName, link: LinkId, number: u64, resource: ResourceReport, room: Room },
     /// From a session: what became of a call.
     #[doc(hidden)]
-    Answered { worker: NodeName, id: CallId, outcome: Outcome },
+    Answered { worker: NodeName, link: LinkId, id: CallId, outcome: Outcome },
     /// From a session: a link is down.
     #[doc(hidden)]
     Down { worker: NodeName, link: LinkId, why: String },
@@ -217,6 +222,7 @@ pub struct FrontState {
     pub(super) calls: HashMap<CallId, CallKind>,
     next_call: CallId,
     ticking: bool,
+    pub(super) stopping: bool,
 }
 
 /// One worker of the roster.
@@ -229,6 +235,8 @@ pub(super) struct Worker {
     pub(super) incompatible: bool,
     pub(super) hello: Option<Hello>,
     pub(super) last_seen: Option<Timestamp>,
+    /// Calls that it has not answered.
+    pub(super) calls_out: usize,
 }
 
 impl Worker {
@@ -236,13 +244,18 @@ impl Worker {
     pub(super) fn takes_requests(&self) -> bool {
         self.link.is_some() && self.reported
     }
+
+    /// True when it has so many calls to answer that the rest of the room is left to renewals and releases.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls_out >= CALLS_IN_FLIGHT_MAX - CALLS_RESERVED
+    }
 }
 
 /// Who waits for a request to settle.
 pub(super) enum Watcher {
     Caller(RpcReplyPort<Result<FleetLease, Refusal>>),
     Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
-    /// A request that came in under the same key during the rebuild: it ends as this one does.
+    /// A request that was held back during the rebuild and has the same key: it ends as this one does.
     Mirror(RequestId),
 }
 
@@ -254,14 +267,18 @@ pub(super) enum CallKind {
     },
     Settle {
         request: RequestId,
+        attempt: u32,
     },
+    /// With the fence that the caller named.
     Renew {
         id: LeaseId,
+        fence: Option<Fence>,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
     /// The lease as it was when its worker was asked: the report of its end may be quicker than the answer.
     Release {
         lease: Box<FleetLease>,
+        fence: Option<Fence>,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
     /// A lease that nobody is to have is being released.
@@ -293,6 +310,7 @@ impl Actor for Front {
                 incompatible: false,
                 hello: None,
                 last_seen: None,
+                calls_out: 0,
             };
             workers.insert(worker.clone(), worker_state);
         }
@@ -310,6 +328,7 @@ impl Actor for Front {
             calls: HashMap::new(),
             next_call: 1,
             ticking: false,
+            stopping: false,
             myself,
             around,
         };
@@ -338,7 +357,8 @@ impl Actor for Front {
                 state.delta(&worker, link, number, resource);
                 drop(room);
             }
-            FrontMessage::Answered { worker, id, outcome } => state.answered(&worker, id, outcome),
+            FrontMessage::Answered { worker, link, id, outcome } => state.answered(&worker, link, id, outcome),
+            FrontMessage::Stop => state.stopping = true,
             FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),
             FrontMessage::Tick => {
                 state.ticking = false;
@@ -371,7 +391,8 @@ impl FrontState {
         let id = self.next_call;
         self.next_call += 1;
         self.calls.insert(id, kind);
-        if let Some(worker) = self.workers.get(worker) {
+        if let Some(worker) = self.workers.get_mut(worker) {
+            worker.calls_out += 1;
             // A session that is gone takes the whole node with it.
             let _ = worker.session.cast(SessionMessage::Ask { id, call, bound });
         }
@@ -381,6 +402,10 @@ impl FrontState {
         let now = self.around.clock.now().run;
         self.end_rebuild_if_due();
         self.give_up_doubts(now);
+        let back = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
+        for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.settle_doubts(&worker);
+        }
         self.pump();
         for dropped in self.requests.prune(now) {
             if let Some(key) = &dropped.key {
@@ -410,7 +435,7 @@ impl FrontState {
             "the routing table is rebuilt; requests are admitted"
         );
         for ask in std::mem::take(&mut self.held_back) {
-            self.admit(ask);
+            self.admit_held_back(ask);
         }
         self.pump();
     }

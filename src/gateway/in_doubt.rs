@@ -1,60 +1,107 @@
 //! What this gateway may have caused and wants no more: attempts that it has given up, and leases that nobody is to
-//! have (SPEC §9 In doubt). Pure.
+//! have (SPEC §9 In doubt). Pure. Whatever is in here is asked about, or released, again and again until its worker
+//! has said that it is over.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::model::{Fence, LeaseId, LeaseRecord, NodeName, RequestId};
 
 /// Attempts and leases that are to end on sight.
 #[derive(Debug, Default)]
 pub struct Orphans {
-    given_up: HashMap<RequestId, GivenUp>,
-    leases: HashSet<(NodeName, LeaseId, Fence)>,
+    given_up: HashMap<(RequestId, NodeName), GivenUp>,
+    leases: HashMap<(NodeName, LeaseId, Fence), Lease>,
 }
 
-/// An attempt that nobody waits for any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenUp {
-    /// Where it was sent.
-    pub worker: NodeName,
-    /// Which one it was.
-    pub attempt: u32,
+#[derive(Debug)]
+struct GivenUp {
+    attempt: u32,
+    asked: bool,
+}
+
+#[derive(Debug)]
+struct Lease {
+    record: LeaseRecord,
+    asked: bool,
 }
 
 impl Orphans {
-    /// Nobody waits for this attempt any more. Its worker is asked about it when it is back.
+    /// Nobody waits for this attempt any more.
     pub fn give_up(&mut self, request: RequestId, worker: NodeName, attempt: u32) {
-        self.given_up.insert(request, GivenUp { worker, attempt });
-    }
-
-    /// The worker has said what became of the attempt.
-    pub fn settled(&mut self, request: &RequestId) -> Option<GivenUp> {
-        self.given_up.remove(request)
+        self.given_up.insert((request, worker), GivenUp { attempt, asked: false });
     }
 
     /// True when an attempt of this request on this worker has been given up and is not settled.
     pub fn is_given_up(&self, request: &RequestId, worker: &NodeName) -> bool {
-        self.given_up.get(request).is_some_and(|given_up| given_up.worker == *worker)
+        self.given_up.contains_key(&(request.clone(), worker.clone()))
     }
 
-    /// The given-up attempts on a worker.
-    pub fn given_up_at(&self, worker: &NodeName) -> Vec<(RequestId, u32)> {
-        let here = self.given_up.iter().filter(|(_, given_up)| given_up.worker == *worker);
-        here.map(|(request, given_up)| (request.clone(), given_up.attempt)).collect()
+    /// The worker has said what became of the attempt. False when it is another attempt that was given up, or none.
+    pub fn settle(&mut self, request: &RequestId, worker: &NodeName, attempt: u32) -> bool {
+        let place = (request.clone(), worker.clone());
+        let this = self.given_up.get(&place).is_some_and(|given_up| given_up.attempt == attempt);
+        if this {
+            self.given_up.remove(&place);
+        }
+        this
     }
 
-    /// This lease is to be released, as often as it takes.
+    /// A report shows what the given-up attempt got; there is nothing left to ask about.
+    pub fn found(&mut self, request: &RequestId, worker: &NodeName) {
+        self.given_up.remove(&(request.clone(), worker.clone()));
+    }
+
+    /// This lease is to be released.
     pub fn add_lease(&mut self, worker: &NodeName, lease: &LeaseRecord) {
-        self.leases.insert((worker.clone(), lease.id.clone(), lease.fence));
+        let place = (worker.clone(), lease.id.clone(), lease.fence);
+        self.leases.entry(place).or_insert_with(|| Lease { record: lease.clone(), asked: false });
     }
 
-    /// True when the lease is to be released on sight.
+    /// True when the lease is to be released.
     pub fn has_lease(&self, worker: &NodeName, lease: &LeaseRecord) -> bool {
-        self.leases.contains(&(worker.clone(), lease.id.clone(), lease.fence))
+        self.leases.contains_key(&(worker.clone(), lease.id.clone(), lease.fence))
     }
 
-    /// The lease is over.
-    pub fn lease_ended(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence) {
-        self.leases.remove(&(worker.clone(), lease.clone(), fence));
+    /// The lease is over: what it was.
+    pub fn lease_ended(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence) -> Option<LeaseRecord> {
+        self.leases.remove(&(worker.clone(), lease.clone(), fence)).map(|lease| lease.record)
+    }
+
+    /// A whole snapshot of the worker, which shows these leases: what it does not show has ended by itself.
+    pub fn keep_shown(&mut self, worker: &NodeName, shown: impl Fn(&LeaseRecord) -> bool) {
+        self.leases.retain(|(at, ..), lease| at != worker || shown(&lease.record));
+    }
+
+    /// What this worker is to be asked about now; it counts as asked from here on.
+    pub fn ask(&mut self, worker: &NodeName) -> (Vec<(RequestId, u32)>, Vec<LeaseRecord>) {
+        let mut attempts = Vec::new();
+        for ((request, at), given_up) in &mut self.given_up {
+            if at == worker && !given_up.asked {
+                given_up.asked = true;
+                attempts.push((request.clone(), given_up.attempt));
+            }
+        }
+        let mut leases = Vec::new();
+        for ((at, ..), lease) in &mut self.leases {
+            if at == worker && !lease.asked {
+                lease.asked = true;
+                leases.push(lease.record.clone());
+            }
+        }
+        (attempts, leases)
+    }
+
+    /// The worker did not say what became of the attempt: it is asked again.
+    pub fn attempt_unanswered(&mut self, request: &RequestId, worker: &NodeName) {
+        if let Some(given_up) = self.given_up.get_mut(&(request.clone(), worker.clone())) {
+            given_up.asked = false;
+        }
+    }
+
+    /// The worker did not say that the lease is over: it is asked again.
+    pub fn lease_unanswered(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence) {
+        if let Some(lease) = self.leases.get_mut(&(worker.clone(), lease.clone(), fence)) {
+            lease.asked = false;
+        }
     }
 }

@@ -4,7 +4,7 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FleetLease, FrontState};
-use super::session::{CallId, Outcome};
+use super::session::{CallId, LinkId, Outcome};
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
 use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal};
@@ -24,7 +24,7 @@ impl FrontState {
         match self.routed(&id, caller, "renew") {
             Ok(FleetLease { worker, lease, .. }) => {
                 let call = Call::Renew { lease: lease.id, fence, ttl_ms };
-                self.ask(&worker, CallKind::Renew { id, reply }, call, CALL_BOUND);
+                self.ask(&worker, CallKind::Renew { id, fence, reply }, call, CALL_BOUND);
             }
             Err(refusal) => drop(reply.send(Err(refusal))),
         }
@@ -35,7 +35,7 @@ impl FrontState {
             Ok(lease) => {
                 let call = Call::Release { lease: lease.lease.id.clone(), fence };
                 let worker = lease.worker.clone();
-                self.ask(&worker, CallKind::Release { lease: Box::new(lease), reply }, call, CALL_BOUND);
+                self.ask(&worker, CallKind::Release { lease: Box::new(lease), fence, reply }, call, CALL_BOUND);
             }
             Err(refusal) => drop(reply.send(Err(refusal))),
         }
@@ -65,19 +65,33 @@ impl FrontState {
     }
 
     /// What became of a call.
-    pub(super) fn answered(&mut self, worker: &NodeName, call: CallId, outcome: Outcome) {
+    pub(super) fn answered(&mut self, name: &NodeName, link: LinkId, call: CallId, outcome: Outcome) {
+        let worker = name;
+        let outcome = match self.workers.get_mut(name) {
+            Some(worker) => {
+                worker.calls_out = worker.calls_out.saturating_sub(1);
+                // An answer of a former link counts with what came before this link's reports.
+                match outcome {
+                    Outcome::Answered(answer, _) if worker.link != Some(link) => Outcome::Answered(answer, 0),
+                    outcome => outcome,
+                }
+            }
+            None => outcome,
+        };
         match self.calls.remove(&call) {
             None => {}
             Some(CallKind::Dispatch { request, attempt }) => {
                 self.dispatch_answered(worker, &request, attempt, outcome);
             }
-            Some(CallKind::Settle { request }) => self.settle_answered(worker, &request, outcome),
+            Some(CallKind::Settle { request, attempt }) => self.settle_answered(worker, &request, attempt, outcome),
             Some(CallKind::Orphan { lease, fence }) => self.orphan_answered(worker, &lease, fence, &outcome),
-            Some(CallKind::Renew { id, reply }) => {
+            Some(CallKind::Renew { id, fence, reply }) => {
+                self.drop_if_gone(worker, &id, fence, &outcome);
                 let result = self.renewed(worker, &id, outcome);
                 let _ = reply.send(result);
             }
-            Some(CallKind::Release { lease, reply }) => {
+            Some(CallKind::Release { lease, fence, reply }) => {
+                self.drop_if_gone(worker, &lease.id, fence, &outcome);
                 let result = self.released(worker, *lease, outcome);
                 let _ = reply.send(result);
                 self.pump();
@@ -85,17 +99,34 @@ impl FrontState {
         }
     }
 
+    /// A worker that does not know a routed lease has ended it: the route, its requester and its id are free.
+    fn drop_if_gone(&mut self, worker: &NodeName, id: &LeaseId, fence: Option<Fence>, outcome: &Outcome) {
+        let Outcome::Answered(answer, number) = outcome else { return };
+        let unknown = matches!(&**answer, Answer::Refused(refusal) if refusal.code == Code::UnknownLease);
+        let Some(route) = self.table.resolve(id).filter(|route| unknown && route.worker == *worker) else { return };
+        let lease = route.held.lease.clone();
+        // With another fence the worker may have said no to that grant only.
+        if fence.is_some_and(|fence| fence != lease.fence) || *number < route.number {
+            return;
+        }
+        if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+            view.ended(*number, &lease);
+        }
+        self.table.remove(id);
+        self.forget_leases(vec![(id.clone(), lease)]);
+    }
+
     fn renewed(&mut self, worker: &NodeName, id: &LeaseId, outcome: Outcome) -> Result<FleetLease, Refusal> {
         match answer_of(worker, outcome, id)? {
             (Answer::Renewed(granted), number) => {
-                let mut held = self.held(&granted)?;
+                let mut held = self.held(granted);
                 let route = self.table.resolve(id).filter(|route| route.held.lease.fence == held.lease.fence);
                 if let Some(route) = route {
                     held.lease.holder = route.held.lease.holder.clone();
                     self.table.enter_as(id.clone(), worker, &held, number);
                 }
                 if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
-                    view.answered(number, &granted.resource, held);
+                    view.answered(number, &held.lease.resource_id.clone(), held);
                 }
                 self.fleet_lease(id).ok_or_else(|| resource::unknown_lease(id))
             }

@@ -13,8 +13,10 @@ pub struct Candidate<'a> {
     pub takes_requests: bool,
     /// What it has reported; none when it has not been heard since the gateway started.
     pub view: Option<&'a View>,
-    /// Probes that it has not answered.
+    /// Probes that it has not answered; each may take one of its free matches.
     pub outstanding: usize,
+    /// True when it has as many calls unanswered as it may.
+    pub busy: bool,
     /// True when it has refused this request.
     pub skipped: bool,
 }
@@ -24,6 +26,8 @@ pub struct Candidate<'a> {
 pub enum Placement {
     /// To this worker.
     To(NodeName),
+    /// Nowhere until a worker has answered: what is free may be taken by what is out.
+    Later,
     /// Nowhere now; a worker that is away could serve it.
     Away,
     /// Nowhere.
@@ -35,7 +39,7 @@ pub enum Placement {
 pub fn place<'a>(selector: &Selector, mode: Mode, candidates: impl Iterator<Item = Candidate<'a>>) -> Placement {
     let mut best: Option<(usize, &NodeName)> = None;
     let mut matching = 0;
-    let mut away = false;
+    let (mut away, mut later) = (false, false);
     let mut nearness = Nearness::default();
     for candidate in candidates {
         let Some(view) = candidate.view else {
@@ -56,14 +60,20 @@ pub fn place<'a>(selector: &Selector, mode: Mode, candidates: impl Iterator<Item
             away |= matches > 0 && !candidate.skipped;
             continue;
         }
-        let free = free.saturating_sub(candidate.outstanding);
-        let better = |(most, name): (usize, &NodeName)| free > most || free == most && candidate.name < name;
-        if free > 0 && !candidate.skipped && best.is_none_or(better) {
-            best = Some((free, candidate.name));
+        if candidate.skipped || free == 0 {
+            continue;
+        }
+        let sure = free.saturating_sub(candidate.outstanding);
+        let better = |(most, name): (usize, &NodeName)| sure > most || sure == most && candidate.name < name;
+        if sure == 0 || candidate.busy {
+            later = true;
+        } else if best.is_none_or(better) {
+            best = Some((sure, candidate.name));
         }
     }
     match best {
         Some((_, name)) => Placement::To(name.clone()),
+        None if later => Placement::Later,
         None if away => Placement::Away,
         None if matching == 0 => {
             let near = nearness.describe(selector);
@@ -99,7 +109,7 @@ mod tests {
         };
         let mut view = View::default();
         let reports = platforms.iter().enumerate().map(report).collect();
-        view.take_snapshot(1, 0, reports, RunTime::default()).unwrap();
+        view.take_snapshot(0, reports, RunTime::default());
         view
     }
 
@@ -110,6 +120,7 @@ mod tests {
             takes_requests: *takes,
             view: *view,
             outstanding: *outstanding,
+            busy: false,
             skipped: *skipped,
         });
         place(&"platform=android".parse().unwrap(), Mode::Exclusive, candidates)
@@ -132,7 +143,14 @@ mod tests {
         assert_eq!(placed(&[("a", true, Some(&one), 0, false), ("b", true, Some(&two), 2, false)]), to("a"));
         assert_eq!(placed(&[("a", true, Some(&one), 0, true), ("b", true, Some(&two), 0, false)]), to("b"));
         assert_eq!(code(placed(&[("a", true, Some(&none), 0, false)])), Code::NoMatchingResource);
-        assert_eq!(code(placed(&[("a", true, Some(&one), 1, false)])), Code::NoCapacity);
+        assert_eq!(code(placed(&[("a", true, Some(&one), 0, true)])), Code::NoCapacity);
+    }
+
+    #[test]
+    fn what_is_free_but_may_be_taken_by_a_probe_that_is_out_is_waited_for() {
+        let one = view(&["android"]);
+        assert_eq!(placed(&[("a", true, Some(&one), 1, false)]), Placement::Later);
+        assert_eq!(placed(&[("a", true, Some(&one), 1, false), ("b", false, None, 0, false)]), Placement::Later);
     }
 
     #[test]
@@ -140,7 +158,7 @@ mod tests {
         let (one, none) = (view(&["android"]), view(&["linux"]));
         assert_eq!(placed(&[("a", true, Some(&none), 0, false), ("b", false, None, 0, false)]), Placement::Away);
         assert_eq!(placed(&[("a", true, Some(&none), 0, false), ("b", false, Some(&one), 0, false)]), Placement::Away);
-        let useless = placed(&[("a", true, Some(&one), 1, false), ("b", false, Some(&none), 0, false)]);
+        let useless = placed(&[("a", true, Some(&one), 0, true), ("b", false, Some(&none), 0, false)]);
         assert_eq!(code(useless), Code::NoCapacity);
     }
 }

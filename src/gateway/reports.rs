@@ -1,21 +1,31 @@
 //! Links and reports: how the front's picture of its workers moves, and with it the routing table.
 
-use super::front::{FrontState, Worker};
+use std::collections::HashSet;
+
+use super::fleet::Stage;
+use super::front::{FirstGrant, FrontState, Worker};
 use super::session::{LinkId, SessionMessage};
 use super::table::Entered;
-use super::view::Seen;
+use super::view::{Seen, View};
+use crate::admission::RequestState;
 use crate::admission::resource::Held;
-use crate::model::{LeaseId, LeaseRecord, NodeName};
+use crate::model::{LeaseId, LeaseRecord, NodeName, RequestId};
 use crate::wire::hello::Hello;
 use crate::wire::report::ResourceReport;
 
 impl FrontState {
     pub(super) fn up(&mut self, name: &NodeName, link: LinkId, hello: Hello) {
         tracing::info!(worker = %name, version = %hello.version, "a worker is linked");
-        if let Some(worker) = self.heard(name) {
-            worker.link = Some(link);
-            worker.reported = false;
-            worker.incompatible = false;
+        let Some(worker) = self.heard(name) else { return };
+        worker.link = Some(link);
+        worker.reported = false;
+        worker.incompatible = false;
+        let anew = worker.view.as_mut().filter(|view| view.incarnation() != hello.incarnation);
+        if let Some(view) = anew {
+            view.begin_incarnation(hello.incarnation);
+            self.table.forget_numbers(name);
+        }
+        if let Some(worker) = self.workers.get_mut(name) {
             worker.hello = Some(hello);
         }
     }
@@ -44,24 +54,22 @@ impl FrontState {
     ) {
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
-        let view = worker.view.get_or_insert_default();
-        let anew = view.incarnation() != incarnation;
-        if let Err(error) = view.take_snapshot(incarnation, number, reports, now) {
-            tracing::warn!(worker = %name, %error, "a snapshot does not read");
-            return;
-        }
+        let view = worker.view.get_or_insert_with(|| {
+            let mut view = View::default();
+            view.begin_incarnation(incarnation);
+            view
+        });
+        view.take_snapshot(number, reports, now);
         worker.reported = true;
         let leases: Vec<Held> = view.resources().values().flat_map(|seen| seen.held.iter().cloned()).collect();
-        if anew {
-            self.table.forget_numbers(name);
-        }
         tracing::debug!(worker = %name, number, leases = leases.len(), "took a snapshot in");
         for held in &leases {
             self.enter(name, held, number);
         }
-        let grants: std::collections::HashSet<_> =
-            leases.iter().map(|held| (&held.lease.id, held.lease.fence)).collect();
-        let missing = self.table.count_missing(name, number, |lease| grants.contains(&(&lease.id, lease.fence)));
+        let grants: HashSet<_> = leases.iter().map(|held| (&held.lease.id, held.lease.fence)).collect();
+        let shown = |lease: &LeaseRecord| grants.contains(&(&lease.id, lease.fence));
+        self.orphans.keep_shown(name, shown);
+        let missing = self.table.count_missing(name, number, shown);
         self.forget_leases(missing.dropped);
         if missing.ask_again
             && let Some(worker) = self.workers.get(name)
@@ -78,9 +86,7 @@ impl FrontState {
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let Some(view) = &mut worker.view else { return };
         let id = report.id.clone();
-        if let Err(error) = view.take_delta(number, report, now) {
-            tracing::warn!(worker = %name, %error, "a delta does not read");
-            let _ = worker.session.cast(SessionMessage::Resync);
+        if !view.take_delta(number, report, now) {
             return;
         }
         let Some(Seen { held, .. }) = view.resources().get(&id).cloned() else { return };
@@ -95,41 +101,73 @@ impl FrontState {
     /// Takes in one reported lease: routes it, or judges it as the answer of a dispatch, or ends it if nobody is to
     /// have it.
     fn enter(&mut self, worker: &NodeName, held: &Held, number: u64) {
-        let request = &held.lease.request_id;
-        if !self.table.is_ours(&held.lease) || self.orphans.is_given_up(request, worker) {
+        if !self.table.is_ours(&held.lease) {
             return;
         }
+        let request = held.lease.request_id.clone();
         if self.orphans.has_lease(worker, &held.lease) {
+            return;
+        }
+        if self.orphans.is_given_up(&request, worker) {
+            self.orphans.found(&request, worker);
+            self.take_or_release(&request, worker, held, number);
+        } else if self.is_out_at(&request, worker) {
+            self.judge_grant(&request, worker, held, number);
+        } else if self.has_another_end(&request, worker, &held.lease) {
             self.release_orphan(worker, &held.lease);
-            return;
+        } else {
+            match self.table.enter(worker, held, number) {
+                Entered::New(id) => self.remember(&id, worker, &held.lease),
+                Entered::Taken(id, first) => tracing::warn!(
+                    lease = %id, %first, second = %worker,
+                    "two workers hold a lease of this id; the first stays routed, the second ends at its deadline"
+                ),
+                Entered::Known(_) | Entered::Foreign => {}
+            }
         }
-        if self.is_out_at(request, worker) {
-            self.judge_grant(&request.clone(), worker, held, number);
-            return;
-        }
-        match self.table.enter(worker, held, number) {
-            Entered::New(id) => self.remember(&id, worker, &held.lease),
-            Entered::Taken(id, first) => tracing::warn!(
-                lease = %id, %first, second = %worker,
-                "two workers hold a lease of this id; the first stays routed, the second ends at its deadline"
-            ),
-            Entered::Known(_) | Entered::Foreign => {}
+    }
+
+    /// True when this run knows that the request of a reported lease has not ended with it: one request, one outcome.
+    fn has_another_end(&self, request: &RequestId, worker: &NodeName, lease: &LeaseRecord) -> bool {
+        match self.requests.get(request).map(|request| &request.state) {
+            None => false,
+            Some(RequestState::Open | RequestState::Failed(_)) => true,
+            Some(RequestState::Granted(FirstGrant { lease: known, .. })) => {
+                known.worker != *worker || known.lease.id != lease.id || known.lease.fence != lease.fence
+            }
         }
     }
 
     /// Enters a routed lease into the ledger and the book of requests.
     fn remember(&mut self, id: &LeaseId, worker: &NodeName, lease: &LeaseRecord) {
         let requester = lease.holder.bare();
-        let key = lease.idempotency_key.clone();
+        let mut key = lease.idempotency_key.clone().map(|key| (key, lease.fingerprint));
+        let waiting = key.as_ref().and_then(|(key, _)| self.ledger.request_of_key(&requester, key));
+        let waiting = waiting.filter(|(request, _)| **request != lease.request_id);
+        let mut settled = None;
+        if let Some((other, fingerprint)) = waiting.map(|(request, fingerprint)| (request.clone(), fingerprint)) {
+            // The key came again before this lease was known. If that request still waits, this lease is its answer.
+            let waits = self.fleet.get(&other).is_some_and(|open| open.stage == Stage::Waiting);
+            if waits && fingerprint == lease.fingerprint {
+                self.fleet.remove(&other);
+                self.ledger.refuse(&other);
+                settled = Some(other);
+            } else {
+                key = None;
+            }
+        }
         self.ledger.end(id);
-        let with_print = key.clone().map(|key| (key, lease.fingerprint));
-        self.ledger.restore(&lease.request_id, &requester, id, with_print);
+        let book_key = key.clone().map(|(key, _)| key);
+        self.ledger.restore(&lease.request_id, &requester, id, key);
         tracing::debug!(lease = %id, %worker, %requester, "routed");
         if self.requests.get(&lease.request_id).is_none() {
-            self.requests.open(lease.request_id.clone(), requester, key, lease.granted_at);
+            self.requests.open(lease.request_id.clone(), requester, book_key, lease.granted_at);
         }
         if let Some(first) = self.first_grant(id) {
-            self.requests.grant(&lease.request_id, first);
+            self.requests.grant(&lease.request_id, first.clone());
+            if let Some(other) = settled {
+                self.end_second(&other, Ok(first));
+            }
         }
     }
 

@@ -190,9 +190,15 @@ impl SessionState {
             resyncs,
         };
         let (myself, ending) = (myself.clone(), closer.clone());
+        let calls_ended = asker.ended();
         let task = tokio::spawn(async move {
             let why = tokio::select! {
                 why = ending.closed() => why,
+                () = calls_ended => {
+                    let why = "the call stream ended".to_owned();
+                    ending.close(&why);
+                    why
+                }
                 error = follow(arguments) => {
                     let why = error.to_string();
                     ending.close(&why);
@@ -206,8 +212,9 @@ impl SessionState {
 
     fn ask(&self, id: CallId, call: Call, bound: Duration) {
         let worker = self.around.worker.clone();
-        let Some(Ok(pending)) = self.link.as_ref().map(|up| up.asker.send(call)) else {
-            self.tell(FrontMessage::Answered { worker, id, outcome: Outcome::NotSent });
+        let sent = self.link.as_ref().and_then(|up| Some((up.id, up.asker.send(call).ok()?)));
+        let Some((link, pending)) = sent else {
+            self.tell(FrontMessage::Answered { worker, link: 0, id, outcome: Outcome::NotSent });
             return;
         };
         let front = self.around.front.clone();
@@ -216,7 +223,7 @@ impl SessionState {
                 Ok((answer, number)) => Outcome::Answered(Box::new(answer), number),
                 Err(_) => Outcome::Lost,
             };
-            let _ = front.cast(FrontMessage::Answered { worker, id, outcome });
+            let _ = front.cast(FrontMessage::Answered { worker, link, id, outcome });
         });
     }
 

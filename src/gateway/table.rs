@@ -3,16 +3,18 @@
 //! A lease has the name that its requester chose, bare, or else `<worker>.<the worker's name>` (SPEC §9 Names). An
 //! entry is never overwritten by another worker's lease of the same name: the first stays.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::admission::resource::Held;
-use crate::model::{LeaseId, LeaseRecord, NodeName};
+use crate::model::{LeaseId, LeaseRecord, NodeName, ResourceId};
 
 /// Routes by the gateway's lease ids.
 #[derive(Debug)]
 pub struct Table {
     gateway: NodeName,
     routes: HashMap<LeaseId, Route>,
+    /// The names of the routes to each resource.
+    on: HashMap<(NodeName, ResourceId), HashSet<LeaseId>>,
 }
 
 /// One lease.
@@ -56,7 +58,7 @@ const MISSES_MAX: u8 = 2;
 impl Table {
     /// An empty table of `gateway`.
     pub fn new(gateway: NodeName) -> Self {
-        Self { gateway, routes: HashMap::new() }
+        Self { gateway, routes: HashMap::new(), on: HashMap::new() }
     }
 
     /// The route of a lease.
@@ -80,12 +82,7 @@ impl Table {
         let chosen = lease.id_chosen_by_requester.then(|| lease.id.as_chosen()).flatten();
         match chosen {
             Some(chosen) => chosen.into(),
-            None => {
-                if lease.id_chosen_by_requester {
-                    tracing::warn!(%worker, lease = %lease.id, "is flagged as chosen but no requester can choose it; prefixed");
-                }
-                LeaseId::through(worker, &lease.id)
-            }
+            None => LeaseId::through(worker, &lease.id),
         }
     }
 
@@ -94,7 +91,14 @@ impl Table {
         if !self.is_ours(&held.lease) {
             return Entered::Foreign;
         }
-        self.enter_as(self.name(worker, &held.lease), worker, held, number)
+        let entered = self.enter_as(self.name(worker, &held.lease), worker, held, number);
+        if matches!(entered, Entered::New(_))
+            && held.lease.id_chosen_by_requester
+            && held.lease.id.as_chosen().is_none()
+        {
+            tracing::warn!(%worker, lease = %held.lease.id, "is flagged as chosen, but no requester can choose it; prefixed");
+        }
+        entered
     }
 
     /// The same under a name that does not depend on what the worker says.
@@ -102,6 +106,7 @@ impl Table {
         let route = Route { worker: worker.clone(), held: held.clone(), number, misses: 0 };
         match self.routes.get_mut(&id) {
             None => {
+                self.note(&id, &route);
                 self.routes.insert(id.clone(), route);
                 Entered::New(id)
             }
@@ -109,33 +114,53 @@ impl Table {
             Some(known) => {
                 let same_grant = known.held.lease.fence == held.lease.fence;
                 known.misses = 0;
-                if number >= known.number || !same_grant {
-                    *known = route;
+                if same_grant {
+                    if number >= known.number {
+                        *known = route;
+                    }
+                    return Entered::Known(id);
                 }
-                if same_grant { Entered::Known(id) } else { Entered::New(id) }
+                // A later grant of the same id, maybe of another resource.
+                self.remove(&id);
+                self.note(&id, &route);
+                self.routes.insert(id.clone(), route);
+                Entered::New(id)
             }
         }
     }
 
     /// Takes an entry out.
     pub fn remove(&mut self, id: &LeaseId) -> Option<Route> {
-        self.routes.remove(id)
+        let route = self.routes.remove(id)?;
+        let place = (route.worker.clone(), route.held.lease.resource_id.clone());
+        if let Some(names) = self.on.get_mut(&place) {
+            names.remove(id);
+            if names.is_empty() {
+                self.on.remove(&place);
+            }
+        }
+        Some(route)
+    }
+
+    fn note(&mut self, id: &LeaseId, route: &Route) {
+        let place = (route.worker.clone(), route.held.lease.resource_id.clone());
+        self.on.entry(place).or_default().insert(id.clone());
     }
 
     /// Takes out the entries on one resource of `worker` that a change numbered `number` no longer shows.
     pub fn drop_ended(
         &mut self,
         worker: &NodeName,
-        resource: &crate::model::ResourceId,
+        resource: &ResourceId,
         shown: &[Held],
         number: u64,
     ) -> Vec<(LeaseId, LeaseRecord)> {
-        let gone = |(id, route): (&LeaseId, &Route)| {
-            let here = route.worker == *worker && route.held.lease.resource_id == *resource && route.number <= number;
-            let there = shown.iter().any(|held| same(&held.lease, &route.held.lease));
-            (here && !there).then(|| id.clone())
+        let gone = |id: &&LeaseId| {
+            let there = |route: &Route| shown.iter().any(|held| same(&held.lease, &route.held.lease));
+            self.routes.get(*id).is_some_and(|route| route.number <= number && !there(route))
         };
-        let gone: Vec<LeaseId> = self.routes.iter().filter_map(gone).collect();
+        let names = self.on.get(&(worker.clone(), resource.clone()));
+        let gone: Vec<LeaseId> = names.into_iter().flatten().filter(gone).cloned().collect();
         gone.into_iter().filter_map(|id| Some((id.clone(), self.remove(&id)?.held.lease))).collect()
     }
 

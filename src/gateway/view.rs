@@ -2,12 +2,11 @@
 //! that are known to be later than both.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
 use crate::model::{DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, ResourceId};
-use crate::wire::report::{LeaseRow, ResourceReport, TimeOutOfRange};
+use crate::wire::report::{LeaseRow, ResourceReport};
 
 /// What one worker has reported.
 #[derive(Debug, Default)]
@@ -56,55 +55,54 @@ impl View {
         self.incarnation
     }
 
-    /// The number of the latest change that this contains.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
     /// The resources.
     pub fn resources(&self) -> &BTreeMap<ResourceId, Seen> {
         &self.resources
     }
 
-    /// A lease by the worker's own name of it.
-    pub fn lease(&self, id: &LeaseId) -> Option<(&Seen, &Held)> {
-        self.resources.values().find_map(|seen| Some((seen, seen.held.iter().find(|held| held.lease.id == *id)?)))
+    /// The worker has started anew: its numbers begin again, so all that is known of it is older than anything it says
+    /// from now on.
+    pub fn begin_incarnation(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+        self.number = 0;
+        self.ended.clear();
+        self.resources.values_mut().for_each(|seen| seen.number = 0);
     }
 
     /// Takes in a whole snapshot. What an answer has shown of a later number stays.
-    pub fn take_snapshot(
-        &mut self,
-        incarnation: u64,
-        number: u64,
-        reports: Vec<ResourceReport>,
-        now: RunTime,
-    ) -> Result<(), TimeOutOfRange> {
-        if incarnation != self.incarnation {
-            *self = Self { incarnation, ..Self::default() };
-        }
+    pub fn take_snapshot(&mut self, number: u64, reports: Vec<ResourceReport>, now: RunTime) {
         let mut resources = BTreeMap::new();
         for report in reports {
             let id = report.id.clone();
             let seen = match self.resources.remove(&id) {
                 Some(known) if known.number > number => known,
-                _ => self.seen(report, number, now)?,
+                _ => self.seen(report, number, now),
             };
             resources.insert(id, seen);
         }
         self.resources = resources;
         self.reached(number);
-        Ok(())
     }
 
-    /// Takes in one change.
-    pub fn take_delta(&mut self, number: u64, report: ResourceReport, now: RunTime) -> Result<(), TimeOutOfRange> {
+    /// Takes in one change. False when something later is known of the resource already.
+    pub fn take_delta(&mut self, number: u64, report: ResourceReport, now: RunTime) -> bool {
         let id = report.id.clone();
-        if self.resources.get(&id).is_none_or(|known| known.number <= number) {
-            let seen = self.seen(report, number, now)?;
+        let news = self.resources.get(&id).is_none_or(|known| known.number <= number);
+        if news {
+            let seen = self.seen(report, number, now);
             self.resources.insert(id, seen);
         }
         self.reached(number);
-        Ok(())
+        news
+    }
+
+    /// The worker has said that it holds this lease, without a change of its own: what is later still counts.
+    pub fn shown(&mut self, resource: &ResourceId, held: Held) {
+        if let Some(seen) = self.resources.get_mut(resource) {
+            seen.fence = seen.fence.max(held.lease.fence);
+            seen.held.retain(|other| other.lease.id != held.lease.id);
+            seen.held.push(held);
+        }
     }
 
     /// An answer has shown a lease, ahead of the report with the same number.
@@ -127,17 +125,18 @@ impl View {
         }
     }
 
-    fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Result<Seen, TimeOutOfRange> {
+    fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
         let ResourceReport { id, labels, max_shared, fence, grantable, leases } = report;
         let held = |row: LeaseRow| {
-            let (lease, left): (LeaseRecord, Duration) = row.into_lease(&id)?;
-            Ok(Held { lease, deadline: now + left })
+            let (lease, left) = row.into_lease(&id);
+            Held { lease, deadline: now + left }
         };
-        let mut held: Vec<Held> = leases.into_iter().map(held).collect::<Result<_, _>>()?;
-        held.retain(|held| {
-            self.ended.get(&(held.lease.id.clone(), held.lease.fence)).is_none_or(|ended| *ended <= number)
-        });
-        Ok(Seen { labels, max_shared, fence, grantable, held, number })
+        let over = |held: &Held| {
+            let ended = self.ended.get(&(held.lease.id.clone(), held.lease.fence));
+            ended.is_some_and(|ended| *ended > number)
+        };
+        let held = leases.into_iter().map(held).filter(|held| !over(held)).collect();
+        Seen { labels, max_shared, fence, grantable, held, number }
     }
 
     fn reached(&mut self, number: u64) {

@@ -12,25 +12,56 @@ use crate::model::{Ask, Code, Fence, LeaseId, LeaseRecord, Refusal, RequestId, R
 impl DeskState {
     /// Checks a request, reserves what it names, and hands it to a resource.
     pub(super) async fn request(&mut self, ask: Ask, origin: Origin, reply: RpcReplyPort<Said<Grant>>) {
-        let speaker = match &origin {
-            Origin::Client => Speaker::Requester,
+        if reply.is_closed() {
+            // Whoever asked has given up meanwhile, and nothing has been begun.
+            return;
+        }
+        if self.stopping {
+            self.say(reply, Err(Refusal::new(Code::Stopping, "this node is going down; ask again when it is back")));
+            return;
+        }
+        match origin {
+            Origin::Client => self.admit(ask, origin, Speaker::Requester, reply).await,
             Origin::Gateway { attempt, .. } => {
-                if self.attempts.is_cancelled(&ask.id, *attempt) {
-                    let refusal = Refusal::new(Code::Stopping, "this attempt has been settled as refused");
-                    self.say(reply, Err(refusal));
-                    return;
-                }
-                // The same dispatch again: it gets the same answer.
-                if self.requests.get(&ask.id).is_some_and(|known| !matches!(known.state, RequestState::Failed(_))) {
-                    self.replay(&ask.id, reply);
-                    return;
-                }
-                Speaker::Gateway
+                let Some(reply) = self.seen_attempt(&ask.id, attempt, reply) else { return };
+                self.attempts.take(&ask.id, attempt);
+                self.admit(ask, origin, Speaker::Gateway, reply).await;
             }
+        }
+    }
+
+    /// Answers a dispatch that is none: one that comes twice, one that was settled as refused, one of a request that
+    /// holds a lease here. The reply comes back when the dispatch is a new try.
+    fn seen_attempt(
+        &mut self,
+        id: &RequestId,
+        attempt: u32,
+        reply: RpcReplyPort<Said<Grant>>,
+    ) -> Option<RpcReplyPort<Said<Grant>>> {
+        let state = self.requests.get(id).map(|request| &request.state);
+        let alive = match state {
+            Some(RequestState::Open) => true,
+            Some(RequestState::Granted(first)) => {
+                let live = self.find_lease(&first.lease.id);
+                live.is_some_and(|grant| grant.lease.fence == first.lease.fence)
+            }
+            Some(RequestState::Failed(_)) | None => false,
         };
+        if self.attempts.is_taken(id, attempt) && state.is_some() {
+            self.replay(id, reply);
+        } else if self.attempts.is_cancelled(id, attempt) || alive {
+            // Another attempt holds a lease: the gateway asks about that one before it sends a new one.
+            self.say(reply, Err(Refusal::new(Code::Stopping, "this attempt comes too late")));
+        } else {
+            return Some(reply);
+        }
+        None
+    }
+
+    async fn admit(&mut self, ask: Ask, origin: Origin, speaker: Speaker, reply: RpcReplyPort<Said<Grant>>) {
         match self.ledger.admit(&ask, speaker) {
             Err(refusal) => self.say(reply, Err(refusal)),
-            Ok(Admitted::Replay(request)) => self.replay(&request, reply),
+            Ok(Admitted::Replay(first)) => self.attach(&ask, &first, reply),
             Ok(Admitted::New) => match self.place(&ask) {
                 Err(refusal) => {
                     self.ledger.refuse(&ask.id);
@@ -41,11 +72,22 @@ impl DeskState {
                     self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
                     self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
                     let kind = OpKind::Acquire { request: ask.id.clone(), mode: ask.mode };
-                    let command =
-                        Command::Acquire { door: ask.door, lease: Box::new(proposed(ask, &resource, &origin)) };
-                    self.send(&resource, kind, command).await;
+                    let (door, lease) = (ask.door, Box::new(proposed(ask, &resource, &origin)));
+                    self.send(&resource, kind, Command::Acquire { door, lease }).await;
                 }
             },
+        }
+    }
+
+    /// The key of `ask` stands for `first`: both end alike.
+    fn attach(&mut self, ask: &Ask, first: &RequestId, reply: RpcReplyPort<Said<Grant>>) {
+        if self.requests.get(first).is_some_and(|request| request.state == RequestState::Open) {
+            // It has an id of its own, because the caller may ask about it before the first is settled.
+            self.requests.open(ask.id.clone(), ask.requester.clone(), None, self.clock.now().wall);
+            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+            self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(ask.id.clone()));
+        } else {
+            self.replay(first, reply);
         }
     }
 
@@ -78,7 +120,8 @@ impl DeskState {
     /// The stored result of a grant: never recomputed, also when the lease has moved on or ended.
     fn first_grant_now(&self, first: &FirstGrant) -> Grant {
         let deadline = self.clock.now().run_at(first.expires_at, first.lease.ttl);
-        Grant { lease: first.lease.clone(), deadline, labels: first.labels.clone() }
+        let FirstGrant { lease, expires_at, labels } = first.clone();
+        Grant { lease, deadline, expires_at, labels }
     }
 
     /// Settles a dispatch whose answer was lost (SPEC §9 In doubt).
@@ -95,10 +138,13 @@ impl DeskState {
             }
             Some(RequestState::Granted(first)) => {
                 let grant = self.find_lease(&first.lease.id).filter(|grant| grant.lease.fence == first.lease.fence);
+                if grant.is_none() {
+                    self.attempts.cancel(&request, attempt);
+                }
                 self.say(reply, Ok(grant));
             }
             Some(RequestState::Failed(_)) | None => {
-                self.attempts.cancel(request, attempt);
+                self.attempts.cancel(&request, attempt);
                 self.say(reply, Ok(None));
             }
         }
@@ -123,12 +169,27 @@ impl DeskState {
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             match watcher {
                 Watcher::Caller(reply) => self.say(reply, result.clone()),
+                Watcher::Mirror(second) => self.end_second(&second, id, result),
                 Watcher::Settler(reply) => self.say(reply, Ok(result.clone().ok())),
                 Watcher::Reader(reply) => {
                     let _ = reply.send(self.requests.get(id).cloned());
                 }
             }
         }
+    }
+
+    /// A second request under the key of `first` ends as that did. It holds nothing itself.
+    fn end_second(&mut self, second: &RequestId, first: &RequestId, result: &Result<Grant, Refusal>) {
+        let now = self.clock.now().run;
+        match (result, self.requests.get(first).map(|request| request.state.clone())) {
+            (Err(refusal), _) => self.requests.fail(second, refusal.clone(), now),
+            (Ok(_), Some(RequestState::Granted(grant))) => {
+                self.requests.grant(second, grant);
+                self.requests.end(second, now);
+            }
+            (Ok(_), _) => {}
+        }
+        self.tell_watchers(second, result);
     }
 
     /// Drops requests whose retention is over, here and on disk.
@@ -139,8 +200,11 @@ impl DeskState {
                 self.ledger.forget(&request.requester, key, &request.id);
             }
         }
-        if !dropped.is_empty() {
-            self.store.forget(dropped.into_iter().map(|request| request.id).collect());
+        // What failed has no row.
+        let stored: Vec<RequestId> =
+            dropped.into_iter().filter(|request| request.granted).map(|request| request.id).collect();
+        if !stored.is_empty() {
+            self.store.forget(stored);
         }
     }
 

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use jiff::{SignedDuration, Timestamp};
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::attempts::Attempts;
@@ -20,7 +20,7 @@ use super::restart::Restarted;
 use super::schedule::Schedule;
 use crate::admission::resource::{Command, Held, Reply, unknown_lease};
 use crate::admission::{LeaseRules, Ledger, Request, Requests};
-use crate::clock::{Clock, RunTime};
+use crate::clock::{Clock, Now, RunTime};
 use crate::limits::RESOURCE_QUEUE_MAX;
 use crate::model::{Code, Labels, LeaseId, LeaseRecord, Refusal, RequestId, ResourceAddress, ResourceId};
 use crate::store::Store;
@@ -29,6 +29,8 @@ use crate::store::Store;
 const RESIDENCY: Duration = Duration::from_secs(60);
 /// The desk looks at the clock at least this often, because a timer does not count the time of a suspend.
 const TICK_MAX: Duration = Duration::from_secs(1);
+/// The wall and the run clock may drift apart by this much before deadlines on disk are written anew (SPEC §1).
+const DRIFT_MAX: SignedDuration = SignedDuration::from_secs(5);
 
 /// The actor; what it is comes with [`DeskArguments`].
 #[derive(Debug)]
@@ -64,13 +66,20 @@ pub struct DeskState {
     pub(super) attempts: Attempts,
     pub(super) ops: HashMap<OpId, Op>,
     next_op: OpId,
-    timer: Option<(RunTime, JoinHandle<()>)>,
+    timer: Option<(RunTime, Timer)>,
+    /// What the wall clock was ahead of the run clock when the deadlines on disk were last written anew.
+    skew: SignedDuration,
+    pub(super) stopping: bool,
     retire_at: RunTime,
 }
+
+type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 
 /// Who waits for a request to settle.
 pub(super) enum Watcher {
     Caller(RpcReplyPort<Said<Grant>>),
+    /// A second request under the same key: it ends as this one does.
+    Mirror(RequestId),
     Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
     Settler(RpcReplyPort<Said<Option<Grant>>>),
 }
@@ -78,15 +87,26 @@ pub(super) enum Watcher {
 /// A command that a resource has been given.
 pub(super) struct Op {
     pub(super) resource: ResourceId,
-    pub(super) sent_at: Timestamp,
     pub(super) kind: OpKind,
 }
 
 pub(super) enum OpKind {
-    Acquire { request: RequestId, mode: crate::model::Mode },
-    Renew { lease: LeaseId, reply: RpcReplyPort<Said<Grant>> },
-    Release { lease: Box<LeaseRecord>, reply: RpcReplyPort<Said<LeaseRecord>> },
+    Acquire {
+        request: RequestId,
+        mode: crate::model::Mode,
+    },
+    /// With the time of the last renewal before this one.
+    Renew {
+        lease: LeaseId,
+        renewed_at: Timestamp,
+        reply: RpcReplyPort<Said<Grant>>,
+    },
+    Release {
+        lease: Box<LeaseRecord>,
+        reply: RpcReplyPort<Said<LeaseRecord>>,
+    },
     Wake,
+    Rewrite,
 }
 
 impl Actor for Desk {
@@ -115,8 +135,11 @@ impl Actor for Desk {
             ops: HashMap::new(),
             next_op: 1,
             timer: None,
+            skew: SignedDuration::ZERO,
+            stopping: false,
             retire_at: RunTime::default(),
         };
+        state.skew = skew(state.clock.now());
         state.arm_timer();
         Ok(state)
     }
@@ -133,8 +156,8 @@ impl Actor for Desk {
             DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
                 let command = Command::Renew { lease: lease.clone(), fence, ttl, authority };
                 match state.find_lease(&lease) {
-                    Some(Grant { lease: LeaseRecord { resource_id, .. }, .. }) => {
-                        state.send(&resource_id, OpKind::Renew { lease, reply }, command).await;
+                    Some(Grant { lease: LeaseRecord { resource_id, renewed_at, .. }, .. }) => {
+                        state.send(&resource_id, OpKind::Renew { lease, renewed_at, reply }, command).await;
                     }
                     None => state.say(reply, Err(unknown_lease(&lease))),
                 }
@@ -152,7 +175,9 @@ impl Actor for Desk {
             DeskMessage::Settled { resource, activation, op, reply, state: now } => {
                 state.settled(&resource, activation, op, reply, now);
             }
-            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows).await,
+            // A database that cannot be read leaves nothing to go on with: the process starts again from it.
+            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows?).await,
+            DeskMessage::Stop => state.stopping = true,
             DeskMessage::Tick => state.tick().await,
             DeskMessage::Watch(id, reply) => state.watch(id, reply),
             DeskMessage::Subscribe(reply) => {
@@ -207,7 +232,7 @@ impl DeskState {
         if let OpKind::Acquire { mode, .. } = kind {
             entry.promised.push(mode);
         }
-        self.ops.insert(op, Op { resource: resource.clone(), sent_at: now.wall, kind });
+        self.ops.insert(op, Op { resource: resource.clone(), kind });
         if let Life::Reopening(waiting) = &mut entry.life {
             if waiting.len() < RESOURCE_QUEUE_MAX {
                 waiting.push_back((op, command));
@@ -252,15 +277,39 @@ impl DeskState {
 
     async fn tick(&mut self) {
         let now = self.clock.now();
-        self.timer = None;
+        // A tick that was on its way when the timer was moved must not leave a second one behind.
+        if let Some((_, timer)) = self.timer.take() {
+            timer.abort();
+        }
         for resource in self.schedule.due(now.run) {
             self.send(&resource, OpKind::Wake, Command::Wake).await;
         }
+        self.rewrite_if_the_clock_was_set(now).await;
         if now.run >= self.retire_at {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
             self.forget_old_requests(now.run);
         }
+    }
+
+    /// Deadlines on disk are wall time. When somebody has set the wall clock they are written anew, so that a restart
+    /// neither ends nor prolongs a lease (SPEC §1).
+    async fn rewrite_if_the_clock_was_set(&mut self, now: Now) {
+        let skew = skew(now);
+        if (skew - self.skew).abs() <= DRIFT_MAX {
+            return;
+        }
+        tracing::warn!(by = %(skew - self.skew), "the wall clock was set; deadlines on disk are written anew");
+        self.skew = skew;
+        let held = |entry: &super::directory::Entry| (!entry.state.held.is_empty()).then(|| entry.spec.id.clone());
+        for resource in self.directory.iter().filter_map(held).collect::<Vec<_>>() {
+            self.send(&resource, OpKind::Rewrite, Command::Rewrite).await;
+        }
+    }
+
+    /// A deadline could not be written anew: it is tried again with the next tick.
+    pub(super) fn rewrite_again(&mut self) {
+        self.skew = SignedDuration::ZERO;
     }
 
     fn retire(&mut self, now: RunTime) {
@@ -284,8 +333,7 @@ impl DeskState {
         }
         // A timer counts whole milliseconds; one more, so that it never fires just before its instant.
         let after = soonest.left(now) + Duration::from_millis(1);
-        let timer = self.myself.send_after(after, || DeskMessage::Tick);
-        self.timer = Some((soonest, tokio::spawn(async move { drop(timer.await) })));
+        self.timer = Some((soonest, self.myself.send_after(after, || DeskMessage::Tick)));
     }
 
     fn read(&mut self, message: DeskMessage) {
@@ -298,9 +346,10 @@ impl DeskState {
                 let _ = reply.send(open.collect());
             }
             DeskMessage::Leases(reply) => {
+                let now = self.clock.now();
                 let leases = |entry: &super::directory::Entry| {
                     let labels = entry.spec.labels.clone();
-                    entry.state.held.iter().map(move |held| grant(held, &labels)).collect::<Vec<_>>()
+                    entry.state.held.iter().map(move |held| grant(held, &labels, now)).collect::<Vec<_>>()
                 };
                 let _ = reply.send(self.directory.iter().flat_map(leases).collect());
             }
@@ -326,7 +375,7 @@ impl DeskState {
     pub(super) fn find_lease(&self, id: &LeaseId) -> Option<Grant> {
         let entry = self.directory.get(self.directory.resource_of(id)?)?;
         let held = entry.state.held.iter().find(|held| held.lease.id == *id)?;
-        Some(grant(held, &entry.spec.labels))
+        Some(grant(held, &entry.spec.labels, self.clock.now()))
     }
 
     /// The resource that an address names on this node.
@@ -344,8 +393,19 @@ fn resource_now(entry: &super::directory::Entry) -> ResourceNow {
 }
 
 /// A lease with what its holder is shown.
-pub(super) fn grant(held: &Held, labels: &Labels) -> Grant {
-    Grant { lease: held.lease.clone(), deadline: held.deadline, labels: labels.clone() }
+pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
+    Grant {
+        lease: held.lease.clone(),
+        deadline: held.deadline,
+        expires_at: now.wall_at(held.deadline),
+        labels: labels.clone(),
+    }
+}
+
+/// How far the wall clock is ahead of the run clock, from an arbitrary point.
+fn skew(now: Now) -> SignedDuration {
+    let run = SignedDuration::try_from(now.run.0).unwrap_or(SignedDuration::MAX);
+    SignedDuration::from_micros(now.wall.as_microsecond()).saturating_sub(run)
 }
 
 fn unknown_resource(address: &ResourceAddress) -> Refusal {

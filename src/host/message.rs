@@ -33,6 +33,8 @@ pub struct Grant {
     pub lease: LeaseRecord,
     /// When it ends, on this node's run time.
     pub deadline: RunTime,
+    /// The same as wall time; for a request that is answered again, what it was told first.
+    pub expires_at: Timestamp,
     /// The labels of its resource.
     pub labels: Labels,
 }
@@ -132,6 +134,8 @@ pub enum DeskMessage {
     Resource(ResourceAddress, RpcReplyPort<Result<ResourceNow, Refusal>>),
     /// Everything, and every change from now on; the former subscriber gets no more.
     Subscribe(RpcReplyPort<Subscription>),
+    /// Take no more requests; leases are renewed and released as before.
+    Stop,
     /// From a resource: a command is done.
     #[doc(hidden)]
     Settled {

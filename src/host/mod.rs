@@ -26,9 +26,11 @@ use self::desk::{Desk, DeskArguments};
 use self::message::DeskMessage;
 use self::restart::Restoring;
 use crate::admission::LeaseRules;
+use crate::admission::resource::Change;
 use crate::clock::Clock;
-use crate::model::{NodeName, ResourceSpec};
-use crate::store::{Batch, CommitError, OpenError, Store, StoreFailed};
+use crate::limits::STORE_GROUP_MAX;
+use crate::model::{NodeName, ResourceId, ResourceSpec};
+use crate::store::{Batch, CommitError, OpenError, Store, StoreEnd};
 
 pub use reporter::Subscription;
 
@@ -71,31 +73,39 @@ pub struct Host {
     /// Resolves when the desk is gone.
     pub desk_task: JoinHandle<()>,
     /// Resolves when the store is gone.
-    pub store_failed: StoreFailed,
+    pub store_end: StoreEnd,
 }
 
 /// Opens the database, settles what expired meanwhile, and starts the desk. Blocks on the disk.
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let HostArguments { name, database, resources, rules, clock } = arguments;
     let now = clock.now();
-    let (store, loaded, store_failed) = Store::open(&database, now)?;
+    let (store, loaded, store_end) = Store::open(&database, now)?;
     let incarnation = loaded.incarnation;
     let mut restoring = Restoring::begin(resources, loaded, now);
-    for (resource, changes) in std::mem::take(&mut restoring.expired) {
-        commit_at_start(&store, resource, changes).await.map_err(HostError::Expire)?;
+    let expired = std::mem::take(&mut restoring.expired);
+    for group in expired.chunks(STORE_GROUP_MAX) {
+        let written = group.iter().map(|(resource, changes)| commit_at_start(&store, resource, changes));
+        futures_util::future::try_join_all(written).await.map_err(HostError::Expire)?;
     }
     let restarted = restoring.finish(&rules, now);
     let arguments = DeskArguments { name, store, clock, rules, restarted };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
-    Ok(Host { desk, incarnation, desk_task, store_failed })
+    Ok(Host { desk, incarnation, desk_task, store_end })
 }
 
-async fn commit_at_start(
+/// Queues a batch at once; the future is its outcome.
+fn commit_at_start(
     store: &Store,
-    resource: crate::model::ResourceId,
-    changes: Vec<crate::admission::resource::Change>,
-) -> Result<(), CommitError> {
+    resource: &ResourceId,
+    changes: &[Change],
+) -> impl Future<Output = Result<(), CommitError>> + use<> {
     let (sender, outcome) = tokio::sync::oneshot::channel();
-    store.commit(Batch { resource, activation: 0, changes, done: Box::new(move |result| drop(sender.send(result))) });
-    outcome.await.unwrap_or_else(|_| Err(CommitError::Disk("the store has stopped".to_owned())))
+    store.commit(Batch {
+        resource: resource.clone(),
+        activation: 0,
+        changes: changes.to_vec(),
+        done: Box::new(move |result| drop(sender.send(result))),
+    });
+    async { outcome.await.unwrap_or_else(|_| Err(CommitError::Disk("the store has stopped".to_owned()))) }
 }

@@ -1,6 +1,6 @@
 //! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::directory::Directory;
 use super::message::FirstGrant;
@@ -10,7 +10,7 @@ use crate::admission::resource::{Change, Command, ResourceState, apply, decide};
 use crate::admission::{LeaseRules, Ledger, Requests};
 use crate::clock::Now;
 use crate::limits::RESOURCES_MAX;
-use crate::model::{Labels, ResourceId, ResourceSpec};
+use crate::model::{Labels, RequestId, ResourceId, ResourceSpec};
 use crate::store::{Loaded, StoredRequest};
 
 /// What the last run left, as the desk's own parts.
@@ -47,7 +47,7 @@ impl Restoring {
         // A leased resource that is gone from the lab file goes after its release.
         let gone = stored.into_values().filter(|rows| !rows.leases.is_empty());
         for rows in gone {
-            tracing::warn!(resource = %rows.id, "is leased but no longer in the lab file; it goes when its leases end");
+            tracing::warn!(resource = %rows.id, "is leased but no longer in the lab file; it takes no new lease and is gone at the next start after its release");
             let one = std::num::NonZeroU32::MIN;
             let spec = ResourceSpec { id: rows.id.clone(), labels: Labels::new(), max_shared: one };
             resources.push((spec, false, restored(rows, now)));
@@ -70,22 +70,16 @@ impl Restoring {
         let mut requests = Requests::new(rules.request_retention);
         let mut directory = Directory::default();
         let mut schedule = Schedule::default();
-        let mut active = std::collections::HashSet::new();
-        for (spec, grantable, state) in self.resources {
-            for held in &state.held {
-                let lease = &held.lease;
-                active.insert(lease.request_id.clone());
-                let own_key = lease.idempotency_key.clone().filter(|_| lease.holder.via.is_none());
-                let key = own_key.map(|key| (key, lease.fingerprint));
-                ledger.restore(&lease.request_id, &lease.holder, &lease.id, key);
-            }
-            schedule.set(&spec.id, state.wake_at());
-            directory.add(spec, grantable, state);
-        }
+        let active: HashSet<RequestId> = (self.resources.iter())
+            .flat_map(|(_, _, state)| state.held.iter().map(|held| held.lease.request_id.clone()))
+            .collect();
+        let labels: HashMap<ResourceId, Labels> =
+            self.resources.iter().map(|(spec, ..)| (spec.id.clone(), spec.labels.clone())).collect();
+        // Before the active leases: should one key stand for an ended and an active lease, the active one has it.
         for request in self.requests {
             let is_active = active.contains(&request.id);
             let StoredRequest { id, requester, key, fingerprint, lease, expires_at, ended_at } = request;
-            let labels = directory.get(&lease.resource_id).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+            let labels = labels.get(&lease.resource_id).cloned().unwrap_or_default();
             let own_key = key.filter(|_| requester.via.is_none());
             if let (Some(key), false) = (&own_key, is_active) {
                 ledger.remember(&id, &requester, key.clone(), fingerprint);
@@ -99,6 +93,16 @@ impl Restoring {
                 let since = crate::clock::RunTime(now.run.0.saturating_sub(ago));
                 requests.end(&id, since);
             }
+        }
+        for (spec, grantable, state) in self.resources {
+            for held in &state.held {
+                let lease = &held.lease;
+                let own_key = lease.idempotency_key.clone().filter(|_| lease.holder.via.is_none());
+                let key = own_key.map(|key| (key, lease.fingerprint));
+                ledger.restore(&lease.request_id, &lease.holder, &lease.id, key);
+            }
+            schedule.set(&spec.id, state.wake_at());
+            directory.add(spec, grantable, state);
         }
         Restarted { incarnation: self.incarnation, ledger, requests, directory, schedule }
     }

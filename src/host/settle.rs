@@ -10,7 +10,7 @@ use super::message::{DeskMessage, FirstGrant, OpId};
 use super::resource::restored;
 use crate::admission::resource::{Held, Reply, ResourceState};
 use crate::model::{LeaseRecord, Refusal, ResourceId};
-use crate::store::{OpenError, StoredResource};
+use crate::store::StoredResource;
 
 /// The first and the longest pause before an expiry whose commit failed is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -26,7 +26,8 @@ impl DeskState {
         reply: Reply,
         state: Option<ResourceState>,
     ) {
-        // A dead actor's last words: what it did is settled from the database.
+        // What a dead actor had said before it died comes before `Reopened` and counts; what a former life of the
+        // resource said does not.
         if self.directory.get(resource).is_none_or(|entry| entry.activation != activation) {
             return;
         }
@@ -81,7 +82,8 @@ impl DeskState {
         let labels = self.directory.get(&resource).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
         match (kind, reply) {
             (OpKind::Acquire { request, .. }, Reply::Granted(held)) => {
-                self.tell_watchers(&request, &Ok(grant(&held, &labels)));
+                let now = self.clock.now();
+                self.tell_watchers(&request, &Ok(grant(&held, &labels, now)));
             }
             (OpKind::Acquire { request, .. }, reply) => {
                 let refusal = refusal_of(reply);
@@ -90,6 +92,7 @@ impl DeskState {
                 self.tell_watchers(&request, &Err(refusal));
             }
             (OpKind::Wake, reply) => self.woken(&resource, reply),
+            (OpKind::Rewrite, Reply::Refused(_)) => self.rewrite_again(),
             (kind, reply) => self.answer_change(kind, reply),
         }
     }
@@ -116,12 +119,12 @@ impl DeskState {
             (OpKind::Renew { reply: caller, .. }, Reply::Renewed(held)) => {
                 let entry = self.directory.get(&held.lease.resource_id);
                 let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
-                self.say(caller, Ok(grant(&held, &labels)));
+                self.say(caller, Ok(grant(&held, &labels, self.clock.now())));
             }
             (OpKind::Renew { reply: caller, .. }, reply) => self.say(caller, Err(refusal_of(reply))),
             (OpKind::Release { reply: caller, .. }, Reply::Released(lease)) => self.say(caller, Ok(lease)),
             (OpKind::Release { reply: caller, .. }, reply) => self.say(caller, Err(refusal_of(reply))),
-            (OpKind::Acquire { .. } | OpKind::Wake, _) => {}
+            (OpKind::Acquire { .. } | OpKind::Wake | OpKind::Rewrite, _) => {}
         }
     }
 
@@ -148,30 +151,20 @@ impl DeskState {
     }
 
     /// The disk has spoken: what was in flight ends as it says, and what came in meanwhile goes on.
-    pub(super) async fn reopened(&mut self, resource: ResourceId, rows: Result<StoredResource, OpenError>) {
+    pub(super) async fn reopened(&mut self, resource: ResourceId, rows: StoredResource) {
         let Some(Life::Reopening(waiting)) = self.directory.set_life(&resource, Life::Idle) else { return };
         let later: Vec<OpId> = waiting.iter().map(|(op, _)| *op).collect();
         let in_flight = |(id, op): (&OpId, &Op)| (op.resource == resource && !later.contains(id)).then_some(*id);
         let lost: Vec<OpId> = self.ops.iter().filter_map(in_flight).collect();
-        match rows {
-            Ok(rows) => {
-                let mut state = restored(rows, self.clock.now());
-                self.keep_known_deadlines(&resource, &mut state);
-                let settled: Vec<(OpId, Reply)> =
-                    lost.into_iter().filter_map(|id| Some((id, outcome(self.ops.get(&id)?, &state)))).collect();
-                // The deadline that is due may be one whose expiry was in flight.
-                self.schedule.set(&resource, state.wake_at());
-                self.adopt(&resource, state);
-                for (op, reply) in settled {
-                    self.settle_op(op, reply);
-                }
-            }
-            Err(error) => {
-                tracing::error!(%resource, %error, "cannot read a resource's rows after its actor died");
-                for op in lost {
-                    self.settle_op(op, Reply::Refused(Refusal::internal("the database cannot be read")));
-                }
-            }
+        let mut state = restored(rows, self.clock.now());
+        self.keep_known_deadlines(&resource, &mut state);
+        let settled: Vec<(OpId, Reply)> =
+            lost.into_iter().filter_map(|id| Some((id, outcome(self.ops.get(&id)?, &state)))).collect();
+        // The deadline that is due may be one whose expiry was in flight.
+        self.schedule.set(&resource, state.wake_at());
+        self.adopt(&resource, state);
+        for (op, reply) in settled {
+            self.settle_op(op, reply);
         }
         for (op, command) in waiting {
             self.hand_over(&resource, op, command).await;
@@ -187,15 +180,15 @@ fn outcome(op: &Op, state: &ResourceState) -> Reply {
             let held = state.held.iter().find(|held| held.lease.request_id == *request);
             held.cloned().map_or_else(not_done, Reply::Granted)
         }
-        OpKind::Renew { lease, .. } => {
-            let renewed = |held: &&Held| held.lease.id == *lease && held.lease.renewed_at >= op.sent_at;
+        OpKind::Renew { lease, renewed_at, .. } => {
+            let renewed = |held: &&Held| held.lease.id == *lease && held.lease.renewed_at != *renewed_at;
             state.held.iter().find(renewed).cloned().map_or_else(not_done, Reply::Renewed)
         }
         OpKind::Release { lease, .. } => {
             let there = |held: &Held| held.lease.id == lease.id && held.lease.fence == lease.fence;
             if state.held.iter().any(there) { not_done() } else { Reply::Released(LeaseRecord::clone(lease)) }
         }
-        OpKind::Wake => Reply::Nothing,
+        OpKind::Wake | OpKind::Rewrite => Reply::Nothing,
     }
 }
 

@@ -126,9 +126,8 @@ impl Uplink {
         let reports = self.report(link, streams.clone(), taken);
         let error = tokio::select! {
             closed = streams.closed() => closed.into(),
-            Err(error) = calls => error,
-            Err(error) = reports => error,
-            else => LinkError::Protocol("the gateway ended its streams".to_owned()),
+            ended = calls => ended.err().unwrap_or_else(ended_a_stream),
+            ended = reports => ended.err().unwrap_or_else(ended_a_stream),
         };
         streams.close("the worker gives this link up");
         error
@@ -265,6 +264,10 @@ impl Begun {
 async fn said<T>(answer: Answered<T>, bound: Duration, yes: impl FnOnce(T) -> Answer) -> Option<(Answer, u64)> {
     let said = tokio::time::timeout(bound, answer).await.ok()?.ok()?;
     Some((said.result.map_or_else(Answer::Refused, yes), said.number))
+}
+
+fn ended_a_stream() -> LinkError {
+    LinkError::Protocol("the gateway ended a stream of the link".to_owned())
 }
 
 fn port<T: ractor::Message>() -> (RpcReplyPort<Said<T>>, Answered<T>) {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::LinkError;
 use super::stream::{FrameReader, FrameWriter, read, write_raw};
@@ -23,6 +24,7 @@ pub struct Asker {
     waiting: Waiting,
     room: Arc<Semaphore>,
     frames: mpsc::Sender<Bytes>,
+    ended: CancellationToken,
     tasks: [AbortHandle; 2],
 }
 
@@ -39,8 +41,18 @@ pub struct Lost;
 /// A call that has been handed to the link.
 #[derive(Debug)]
 pub struct Pending {
+    id: u64,
+    waiting: Waiting,
     answer: oneshot::Receiver<AnswerFrame>,
     _room: OwnedSemaphorePermit,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(waiting) = locked(&self.waiting).as_mut() {
+            waiting.remove(&self.id);
+        }
+    }
 }
 
 /// Who waits for which answer; none once the link is lost.
@@ -50,8 +62,10 @@ impl Asker {
     pub(super) fn start(mut writer: FrameWriter, mut reader: FrameReader) -> Self {
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let (frames, mut queue) = mpsc::channel::<Bytes>(CALLS_IN_FLIGHT_MAX);
-        let lost = Arc::clone(&waiting);
+        let ended = CancellationToken::new();
+        let (lost, end) = (Arc::clone(&waiting), ended.clone().drop_guard());
         let write = tokio::spawn(async move {
+            let _end = end;
             while let Some(frame) = queue.recv().await {
                 if write_raw(&mut writer, frame).await.is_err() {
                     break;
@@ -59,8 +73,9 @@ impl Asker {
             }
             lose_all(&lost);
         });
-        let lost = Arc::clone(&waiting);
+        let (lost, end) = (Arc::clone(&waiting), ended.clone().drop_guard());
         let read = tokio::spawn(async move {
+            let _end = end;
             loop {
                 match read::<AnswerFrame>(&mut reader).await {
                     Ok(Some(frame)) => {
@@ -85,6 +100,7 @@ impl Asker {
             waiting,
             room: Arc::new(Semaphore::new(CALLS_IN_FLIGHT_MAX)),
             frames,
+            ended,
             tasks: [write.abort_handle(), read.abort_handle()],
         }
     }
@@ -108,7 +124,12 @@ impl Asker {
             }
             return Err(NotSent);
         }
-        Ok(Pending { answer, _room: room })
+        Ok(Pending { id, waiting: Arc::clone(&self.waiting), answer, _room: room })
+    }
+
+    /// Resolves when no call can be answered any more: the stream has ended, or broke the protocol.
+    pub fn ended(&self) -> WaitForCancellationFutureOwned {
+        self.ended.clone().cancelled_owned()
     }
 }
 
@@ -122,7 +143,8 @@ impl Drop for Asker {
 impl Pending {
     /// Waits for the answer, at most for `bound`: the answer, and the number of the delta with its effect.
     pub async fn answer(self, bound: Duration) -> Result<(Answer, u64), Lost> {
-        let frame = timeout(bound, self.answer).await.map_err(|_| Lost)?.map_err(|_| Lost)?;
+        let mut pending = self;
+        let frame = timeout(bound, &mut pending.answer).await.map_err(|_| Lost)?.map_err(|_| Lost)?;
         Ok((frame.answer, frame.number))
     }
 }

@@ -25,16 +25,26 @@ where
 {
     let (answers, mut queue) = mpsc::channel::<AnswerFrame>(CALLS_IN_FLIGHT_MAX);
     let room = Arc::new(Semaphore::new(CALLS_IN_FLIGHT_MAX));
-    // Ends with this function: answers to a link that is gone have no reader.
+    // Both end with this function: answers to a link that is gone have no reader.
     let mut running = JoinSet::new();
-    running.spawn(async move {
+    let mut writing = JoinSet::new();
+    writing.spawn(async move {
         while let Some(frame) = queue.recv().await {
-            if write(&mut writer, &frame).await.is_err() {
-                break;
-            }
+            write(&mut writer, &frame).await?;
         }
+        Ok(())
     });
-    while let Some(payload) = read_raw(&mut reader).await? {
+    loop {
+        let payload = tokio::select! {
+            payload = read_raw(&mut reader) => match payload? {
+                Some(payload) => payload,
+                None => return Ok(()),
+            },
+            // Without a way back for answers the stream is of no use.
+            Some(written) = writing.join_next() => {
+                return written.unwrap_or_else(|_| Err(LinkError::Protocol("the answers' writer died".to_owned())));
+            }
+        };
         let CallFrameId { id } = decode(&payload)?;
         let room = Arc::clone(&room).acquire_owned().await.expect("the semaphore is never closed");
         let answers = answers.clone();
@@ -55,5 +65,4 @@ where
         }
         while running.try_join_next().is_some() {}
     }
-    Ok(())
 }

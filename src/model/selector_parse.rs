@@ -31,8 +31,7 @@ impl FromStr for Selector {
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         if text.len() > Selector::BYTES_MAX {
-            let why = format!("a selector is at most {} bytes long", Selector::BYTES_MAX);
-            return Err(SelectorError { why, shown: text.chars().take(40).collect(), column: 40 });
+            return Err(too_long(text));
         }
         if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
             return Err(located("no control characters", text, at));
@@ -45,7 +44,13 @@ impl FromStr for Selector {
             located(what.unwrap_or("',' or the end"), text, error.offset())
         })?;
         let many = format!("a selector has at most {} terms", Selector::TERMS_MAX);
-        Selector::new(terms).ok_or_else(|| SelectorError { why: many, shown: text.to_owned(), column: 0 })
+        let selector =
+            Selector::new(terms).ok_or_else(|| SelectorError { why: many, shown: text.to_owned(), column: 0 })?;
+        // It travels on as it is written here, which may be longer: a quote or a backslash takes two.
+        if selector.to_string().len() > Selector::BYTES_MAX {
+            return Err(too_long(text));
+        }
+        Ok(selector)
     }
 }
 
@@ -55,6 +60,11 @@ impl TryFrom<String> for Selector {
     fn try_from(text: String) -> Result<Self, SelectorError> {
         text.parse()
     }
+}
+
+fn too_long(text: &str) -> SelectorError {
+    let why = format!("a selector is at most {} bytes long", Selector::BYTES_MAX);
+    SelectorError { why, shown: text.chars().take(40).collect(), column: 40 }
 }
 
 /// The error at byte `at` of `text`; the column counts characters and a long text is shown around the place.

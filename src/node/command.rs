@@ -1,5 +1,6 @@
 //! `berth up` and `berth config check`.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,12 +41,18 @@ impl Operator for Commands {
                     })
                 })
                 .collect();
-            println!("{}", serde_json::json!({ "values": values }));
+            say(&format!("{}\n", serde_json::json!({ "values": values })));
         } else {
-            print!("{effective}");
+            say(&effective.to_string());
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Data on stdout. A reader that has seen enough is a success, and no reason for a node to end.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn load(config: Option<std::path::PathBuf>) -> anyhow::Result<Effective> {
@@ -76,7 +83,7 @@ async fn run(lab: &Lab, only: Option<&crate::model::NodeName>) -> anyhow::Result
         Err(error) if error.is_configuration() => return Err(bad(&error).into()),
         Err(error) => return Err(error.into()),
     };
-    print!("{}", greeting(lab, &running));
+    say(&greeting(lab, &running));
     let ended = {
         let ready = announce_ready(&running);
         let ends = running_ends(&mut running);
@@ -89,16 +96,19 @@ async fn run(lab: &Lab, only: Option<&crate::model::NodeName>) -> anyhow::Result
                 ended = &mut ends => break Some(ended),
                 line = &mut ready, if !announced => {
                     announced = true;
-                    println!("{line}");
+                    say(&line);
                 }
             }
         }
     };
     match ended {
         None => {
-            tracing::info!("stopping");
-            stop(running).await;
-            Ok(ExitCode::SUCCESS)
+            tracing::info!("stopping; a second signal ends it at once");
+            tokio::select! {
+                () = stop(running) => Ok(ExitCode::SUCCESS),
+                _ = terminate.recv() => Ok(ExitCode::FAILURE),
+                _ = interrupt.recv() => Ok(ExitCode::FAILURE),
+            }
         }
         Some(ended) => {
             // What was in flight is not answered; the disk is the truth, and the next start reads it.
@@ -124,7 +134,7 @@ fn announce_ready(running: &[Running]) -> impl Future<Output = String> + use<> {
             }
         }
         let program = program();
-        format!("ready. Next, in another terminal:\n  {program} lease --platform android\n  {program} status")
+        format!("ready. Next, in another terminal:\n  {program} lease --platform android\n  {program} status\n")
     }
 }
 

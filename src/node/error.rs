@@ -36,7 +36,9 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The node runs already.
-    #[error("node {node} is already running on this machine: it holds {path}")]
+    #[error(
+        "node {node} is already running on this machine, it holds {path}; stop it, or choose another lab.state_dir"
+    )]
     AlreadyRunning {
         /// Which.
         node: NodeName,
@@ -92,7 +94,10 @@ impl StartError {
     /// True when the operator can mend it in the lab file or on the machine; false for a fault of Berth or of the disk.
     pub fn is_configuration(&self) -> bool {
         match self {
-            StartError::Host { source, .. } => matches!(source, HostError::Store(OpenError::TooNew { .. })),
+            StartError::Host { source, .. } => {
+                use OpenError::{InUse, Sqlite, TooNew};
+                matches!(source, HostError::Store(TooNew { .. } | InUse { .. } | Sqlite { .. }))
+            }
             StartError::Spawn(_) => false,
             _ => true,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::running::{Link, first, registered};
+use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::config::Lab;
 use crate::gateway::front::FrontArguments;
@@ -50,9 +50,10 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
         api: server.local_addr(),
         coordinator,
         resources: 0,
-        server,
-        link: Link::Gateway { listener, welcoming },
-        core: front.get_cell(),
+        server: Some(server),
+        link: Some(Link::Gateway { listener, welcoming }),
+        core: Core::Front(front),
+        store: None,
         ended: first([async move {
             let _ = front_task.await;
             Ended::Core("front", name)

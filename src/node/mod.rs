@@ -15,6 +15,8 @@ pub use error::StartError;
 pub use prepare::Prepared;
 pub use running::{Ended, Running};
 
+use futures_util::future::join_all;
+
 use crate::clock::Clock;
 use crate::config::Lab;
 use crate::link::Udp;
@@ -62,9 +64,10 @@ pub async fn start(lab: &Lab, only: Option<&NodeName>, around: &Surroundings) ->
     Ok(running)
 }
 
-/// Stops nodes: the workers before the gateway, each in an orderly way.
-pub async fn stop(running: Vec<Running>) {
-    for node in running.into_iter().rev() {
-        node.stop().await;
-    }
+/// Stops nodes, bounded: first nothing new is taken on anywhere, then the doors for clients are closed while every node
+/// still works, then the rest ends.
+pub async fn stop(mut running: Vec<Running>) {
+    running.iter().for_each(Running::refuse_requests);
+    join_all(running.iter_mut().map(Running::close_doors)).await;
+    join_all(running.into_iter().map(Running::stop)).await;
 }

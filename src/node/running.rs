@@ -6,18 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use ractor::ActorCell;
+use ractor::ActorRef;
 use tokio::task::JoinHandle;
 
 use super::Prepared;
 use crate::client::discovery::{LiveNode, Registration, register};
 use crate::config::Lab;
+use crate::gateway::front::FrontMessage;
+use crate::host::message::DeskMessage;
 use crate::http::Server;
 use crate::limits::STOP_BOUND;
 use crate::link::dial::Dialer;
 use crate::link::listen::Listener;
 use crate::model::{NodeName, NodeRole};
 use crate::service::Coordinator;
+use crate::store::{OpenError, StoreEnd};
 
 /// A node that runs in this process.
 pub struct Running {
@@ -33,9 +36,10 @@ pub struct Running {
     pub coordinator: Arc<dyn Coordinator>,
     /// How many resources its lab file gives it.
     pub resources: usize,
-    pub(super) server: Server,
-    pub(super) link: Link,
-    pub(super) core: ActorCell,
+    pub(super) server: Option<Server>,
+    pub(super) link: Option<Link>,
+    pub(super) core: Core,
+    pub(super) store: Option<StoreEnd>,
     pub(super) ended: BoxFuture<'static, Ended>,
     pub(super) _registration: Option<Registration>,
     pub(super) _lock: File,
@@ -46,6 +50,12 @@ pub(super) enum Link {
     Gateway { listener: Arc<Listener>, welcoming: JoinHandle<()> },
     Worker { dialer: Arc<Dialer>, uplink: JoinHandle<()> },
     Standalone,
+}
+
+/// The actor through which everything on a node goes.
+pub(super) enum Core {
+    Desk(ActorRef<DeskMessage>),
+    Front(ActorRef<FrontMessage>),
 }
 
 /// Why a node ended by itself. The process must end too, and start again from what is on disk.
@@ -61,7 +71,7 @@ pub enum Ended {
         node: NodeName,
         /// Why, if it said.
         #[source]
-        source: Option<crate::store::OpenError>,
+        source: Option<Arc<OpenError>>,
     },
 }
 
@@ -69,8 +79,8 @@ impl Running {
     /// Where its workers dial, if it is a gateway.
     pub fn link_address(&self) -> Option<SocketAddr> {
         match &self.link {
-            Link::Gateway { listener, .. } => Some(listener.local_addr()),
-            Link::Worker { .. } | Link::Standalone => None,
+            Some(Link::Gateway { listener, .. }) => Some(listener.local_addr()),
+            _ => None,
         }
     }
 
@@ -79,25 +89,53 @@ impl Running {
         (&mut self.ended).await
     }
 
-    /// Stops the node: no more requests, no more calls; what is under way is finished, bounded.
-    pub async fn stop(self) {
-        let Self { name, server, link, core, .. } = self;
-        server.shutdown().await;
-        match link {
-            Link::Gateway { listener, welcoming } => {
+    /// Takes no more requests: they are refused with `STOPPING`. Leases are renewed and released as before.
+    pub fn refuse_requests(&self) {
+        // One that is gone refuses everything.
+        match &self.core {
+            Core::Desk(desk) => drop(desk.cast(DeskMessage::Stop)),
+            Core::Front(front) => drop(front.cast(FrontMessage::Stop)),
+        }
+    }
+
+    /// Ends the node's doors for clients; the requests that run are finished, bounded.
+    pub async fn close_doors(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.shutdown().await;
+        }
+    }
+
+    /// Ends everything else, from the outside in. When this returns the node's disk is still.
+    pub async fn stop(mut self) {
+        self.close_doors().await;
+        match self.link.take() {
+            Some(Link::Gateway { listener, welcoming }) => {
                 welcoming.abort();
+                // It holds the listener too, and the port is free when nobody does.
+                let _ = welcoming.await;
                 listener.close().await;
             }
-            Link::Worker { dialer, uplink } => {
+            Some(Link::Worker { dialer, uplink }) => {
                 uplink.abort();
+                let _ = uplink.await;
                 dialer.close().await;
             }
-            Link::Standalone => {}
+            Some(Link::Standalone) | None => {}
         }
+        let core = match &self.core {
+            Core::Desk(desk) => desk.get_cell(),
+            Core::Front(front) => front.get_cell(),
+        };
         // A drain serves what is in the mailbox; a stop would overtake it.
         if core.drain_and_wait(Some(STOP_BOUND)).await.is_err() {
-            tracing::warn!(node = %name, "did not finish in time");
+            tracing::warn!(node = %self.name, "did not finish in time");
             core.kill();
+        }
+        // The lock is given back only when nothing writes any more.
+        if let Some(store) = self.store.take()
+            && tokio::time::timeout(STOP_BOUND, store.wait()).await.is_err()
+        {
+            tracing::warn!(node = %self.name, "the store did not finish in time");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::running::{Link, first, registered};
+use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
 use crate::host::uplink::Uplink;
@@ -32,7 +32,7 @@ pub(super) async fn start(
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };
-    let Host { desk, incarnation, desk_task, store_failed } = host::start(arguments).await.map_err(failed)?;
+    let Host { desk, incarnation, desk_task, store_end } = host::start(arguments).await.map_err(failed)?;
     let service = HostService::new(desk.clone(), node.name.clone(), around.clock.clone());
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
@@ -79,16 +79,17 @@ pub(super) async fn start(
         api: server.local_addr(),
         coordinator,
         resources: config.resources.len(),
-        server,
-        link,
-        core: desk.get_cell(),
+        server: Some(server),
+        link: Some(link),
+        core: Core::Desk(desk),
+        store: Some(store_end.clone()),
         ended: first([
             async move {
                 let _ = desk_task.await;
                 Ended::Core("desk", name)
             }
             .boxed(),
-            async move { Ended::Store { node: of_store, source: store_failed.wait().await.err() } }.boxed(),
+            async move { Ended::Store { node: of_store, source: store_end.wait().await.err() } }.boxed(),
         ]),
         _registration: registered(lab, &node, &socket),
         socket,

@@ -1,5 +1,6 @@
 //! What a gateway answers to its clients.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,15 +63,10 @@ impl GatewayService {
     }
 
     /// A resource. The leases of the worker's own clients are shown under the names that the fleet's list gives them.
-    fn resource_view(&self, resource: &FleetResource, leases: &[FleetLease], caller: &Caller) -> ResourceView {
+    fn resource_view(&self, resource: &FleetResource, leases: &ByGrant, caller: &Caller) -> ResourceView {
         let seen = &resource.seen;
         let brief = |held: &Held| {
-            let same = |lease: &&FleetLease| {
-                lease.worker == resource.worker
-                    && lease.lease.id == held.lease.id
-                    && lease.lease.fence == held.lease.fence
-            };
-            let fleet = leases.iter().find(same)?;
+            let fleet = leases.get(&(resource.worker.clone(), held.lease.id.clone(), held.lease.fence))?;
             let ours = held.lease.holder.via.as_ref() == Some(&self.name);
             let mut brief = LeaseBrief::new(&self.lease_view(fleet), caller);
             if caller.role == Role::Agent && !ours {
@@ -176,13 +172,13 @@ impl Coordinator for GatewayService {
     async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
         let mut found = self.ask(FrontMessage::Resources).await?;
         found.retain(|resource| select.is_none_or(|select| select.matches(&resource.seen.labels)));
-        let leases = self.ask(FrontMessage::AllLeases).await?;
+        let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
         Ok(found.iter().map(|resource| self.resource_view(resource, &leases, caller)).collect())
     }
 
     async fn resource(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal> {
         let found = self.ask(|reply| FrontMessage::Resource(address.clone(), reply)).await??;
-        let leases = self.ask(FrontMessage::AllLeases).await?;
+        let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
         Ok(self.resource_view(&found, &leases, caller))
     }
 
@@ -218,6 +214,14 @@ impl Coordinator for GatewayService {
         let workers = Some(WorkerCounts { configured: roster, reported: roster - unheard.len() });
         Readiness { ready: done, reasons, workers }
     }
+}
+
+/// Leases by the worker's own name of them.
+type ByGrant = HashMap<(NodeName, LeaseId, Fence), FleetLease>;
+
+fn by_grant(leases: Vec<FleetLease>) -> ByGrant {
+    let key = |lease: &FleetLease| (lease.worker.clone(), lease.lease.id.clone(), lease.lease.fence);
+    leases.into_iter().map(|lease| (key(&lease), lease)).collect()
 }
 
 fn worker_view(worker: WorkerNow) -> WorkerView {

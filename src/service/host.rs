@@ -48,7 +48,8 @@ impl HostService {
     }
 
     fn lease_view(&self, grant: &Grant) -> LeaseView {
-        LeaseView::new(&grant.lease, grant.deadline, &grant.labels, self.clock.now())
+        let view = LeaseView::new(&grant.lease, grant.deadline, &grant.labels, self.clock.now());
+        LeaseView { expires_at: grant.expires_at, ..view }
     }
 
     fn request_view(&self, id: RequestId, request: Request<FirstGrant>) -> RequestView {
@@ -101,6 +102,7 @@ impl Coordinator for HostService {
                 let first = said.result?.lease.request_id;
                 self.lease_request(caller, &first, Duration::ZERO).await
             }
+            // Not settled yet; a replay has an id of its own, and ends as the first does.
             None => self.lease_request(caller, &id, Duration::ZERO).await,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt, Shared};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -61,23 +63,28 @@ pub struct Store {
 
 /// Resolves when the writer is gone: orderly after the last handle was dropped, or because the outcome of a commit
 /// could not be learned. In the second case the node must exit without answering anybody.
-#[derive(Debug)]
-pub struct StoreFailed(JoinHandle<Result<(), OpenError>>);
+#[derive(Debug, Clone)]
+pub struct StoreEnd(Shared<BoxFuture<'static, Result<(), Arc<OpenError>>>>);
 
-impl StoreFailed {
+impl StoreEnd {
+    fn of(task: JoinHandle<Result<(), OpenError>>) -> Self {
+        let end = async { task.await.unwrap_or(Err(OpenError::Stopped)).map_err(Arc::new) };
+        Self(end.boxed().shared())
+    }
+
     /// Waits for the end.
-    pub async fn wait(self) -> Result<(), OpenError> {
-        self.0.await.unwrap_or(Err(OpenError::Stopped))
+    pub async fn wait(self) -> Result<(), Arc<OpenError>> {
+        self.0.await
     }
 }
 
 impl Store {
     /// Opens the database at `path`, or makes it, and reads what it holds. Blocks on the disk: for start-up only.
-    pub fn open(path: &Path, now: Now) -> Result<(Self, Loaded, StoreFailed), OpenError> {
+    pub fn open(path: &Path, now: Now) -> Result<(Self, Loaded, StoreEnd), OpenError> {
         let (writer, loaded) = Writer::open(path, now)?;
         let (jobs, queue) = mpsc::channel(STORE_QUEUE_MAX);
         let task = tokio::spawn(write_until_closed(writer, queue));
-        Ok((Self { jobs }, loaded, StoreFailed(task)))
+        Ok((Self { jobs }, loaded, StoreEnd::of(task)))
     }
 
     /// Queues a batch. Its `done` is called exactly once, here when the queue is full, else by the writer, unless

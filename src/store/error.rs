@@ -6,13 +6,19 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// SQLite refused.
-    #[error("cannot open the database {path}")]
+    #[error("cannot use the database {path}: check that this user may write it, and that it is one")]
     Sqlite {
         /// The file.
         path: PathBuf,
         /// Why.
         #[source]
         source: rusqlite::Error,
+    },
+    /// Another process reads it, so that its log cannot be folded in.
+    #[error("another process has the database {path} open; close it there and start again")]
+    InUse {
+        /// The file.
+        path: PathBuf,
     },
     /// A newer Berth has written it.
     #[error("the database {path} has schema version {found}; this berth knows up to {known}: start the newer one")]

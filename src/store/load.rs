@@ -16,7 +16,7 @@ pub struct Loaded {
     pub incarnation: u64,
     /// Resources that were ever leased.
     pub resources: Vec<StoredResource>,
-    /// Settled requests within their retention, oldest first.
+    /// Settled requests, in the order in which their leases ended; those whose lease is active come last.
     pub requests: Vec<StoredRequest>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn everything(connection: &Connection, path: &Path, incarnation: u64)
             resource.leases.push((lease, expires_at));
         }
     }
-    let mut statement = connection.prepare("SELECT * FROM request ORDER BY settled_at, id").map_err(failed)?;
+    let mut statement = connection.prepare("SELECT * FROM request ORDER BY ended_at NULLS LAST, id").map_err(failed)?;
     let mut rows = statement.query([]).map_err(failed)?;
     let mut requests = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {

@@ -11,7 +11,7 @@ mod migrations;
 mod row;
 mod writer;
 
-pub use commit::{Batch, Store, StoreFailed};
+pub use commit::{Batch, Store, StoreEnd};
 pub use error::{CommitError, OpenError};
 pub use load::{Loaded, StoredRequest, StoredResource};
 pub use migrations::SCHEMA_VERSION;

@@ -38,7 +38,8 @@ pub(super) fn read_lease(row: &Row<'_>) -> Result<(LeaseRecord, Timestamp), Unre
     read().map_err(|why| format!("{id}: {why}"))
 }
 
-/// Inserts a lease, raises its resource's fence, and remembers its request.
+/// Inserts a lease, raises its resource's fence, and remembers its request. A gateway's request may come again, with
+/// its next attempt, after the lease of an earlier one has ended.
 pub(super) fn insert_lease(
     connection: &Connection,
     lease: &LeaseRecord,
@@ -76,7 +77,9 @@ pub(super) fn insert_lease(
     connection
         .prepare_cached(
             "INSERT INTO request (id, requester, idempotency_key, fingerprint, result, expires_at, settled_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+             ON CONFLICT (id) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at, \
+             settled_at = excluded.settled_at, ended_at = NULL",
         )?
         .execute(params![
             lease.request_id.as_str(),

@@ -46,7 +46,7 @@ impl Writer {
     /// Opens, checkpoints and migrates the database, and counts the start.
     pub(super) fn open(path: &Path, now: Now) -> Result<(Self, Loaded), OpenError> {
         let failed = |source| OpenError::Sqlite { path: path.into(), source };
-        let mut connection = connect(path).map_err(failed)?;
+        let mut connection = connect(path)?;
         let found = version(&connection).map_err(failed)?;
         if found > SCHEMA_VERSION {
             return Err(OpenError::TooNew { path: path.into(), found, known: SCHEMA_VERSION });
@@ -110,19 +110,25 @@ impl Writer {
             for (changes, result) in batches.iter().zip(&mut results).filter(|(_, result)| result.is_none()) {
                 if let Err(error) = self.write_batch(changes) {
                     *result = Some(refusal(&error));
-                    if self.connection.is_autocommit() {
+                    // A full disk rolls the transaction back by itself; a savepoint that cannot be left takes it along.
+                    let left = self.connection.is_autocommit()
+                        || self.connection.execute_batch("ROLLBACK TO batch; RELEASE batch").is_ok();
+                    if self.connection.is_autocommit() || !left {
                         rolled_back = true;
                         break;
                     }
                 }
             }
             if rolled_back {
+                if !self.connection.is_autocommit() {
+                    self.connection.execute_batch("ROLLBACK").map_err(|source| self.unusable(source))?;
+                }
                 continue;
             }
             let group = self.last_group + 1;
             if let Err(error) = self.finish(forgotten, group) {
                 if !self.connection.is_autocommit() {
-                    let _ = self.connection.execute_batch("ROLLBACK");
+                    self.connection.execute_batch("ROLLBACK").map_err(|source| self.unusable(source))?;
                 }
                 return Ok(Outcome::Failed(refusal(&error)));
             }
@@ -144,12 +150,11 @@ impl Writer {
             Change::Renewed { lease, expires_at, .. } => update_lease(&self.connection, lease, *expires_at),
             Change::Ended { lease, at, .. } => delete_lease(&self.connection, lease, *at),
         });
-        if written.is_err() && !self.connection.is_autocommit() {
-            self.connection.execute_batch("ROLLBACK TO batch; RELEASE batch")?;
-        } else if written.is_ok() {
-            self.connection.execute_batch("RELEASE batch")?;
-        }
-        written
+        written.and_then(|()| self.connection.execute_batch("RELEASE batch"))
+    }
+
+    fn unusable(&self, source: rusqlite::Error) -> OpenError {
+        OpenError::Sqlite { path: self.path.clone(), source }
     }
 
     fn finish(&self, forgotten: &[RequestId], group: i64) -> rusqlite::Result<()> {
@@ -164,32 +169,33 @@ impl Writer {
 
     /// Reopens the database and tells whether `group` is in it.
     fn found_after_reopening(&mut self, group: i64) -> Result<bool, OpenError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenError::Sqlite { path, source }
-        };
         // The failed handle must be closed before the log is read anew.
-        let placeholder = Connection::open_in_memory().map_err(failed(&self.path))?;
+        let placeholder = Connection::open_in_memory().map_err(|source| self.unusable(source))?;
         drop(std::mem::replace(&mut self.connection, placeholder));
-        self.connection = connect(&self.path).map_err(failed(&self.path))?;
-        let last: i64 = self
-            .connection
-            .query_row("SELECT last_group FROM node", [], |row| row.get(0))
-            .map_err(failed(&self.path))?;
-        Ok(last >= group)
+        self.connection = connect(&self.path)?;
+        let last = self.connection.query_row("SELECT last_group FROM node", [], |row| row.get::<_, i64>(0));
+        Ok(last.map_err(|source| self.unusable(source))? >= group)
     }
 }
 
 /// Opens the database and folds its log into it, so that what is read from here on is what the disk holds.
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_BOUND)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-    Ok(connection)
+fn connect(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |source| OpenError::Sqlite { path: path.into(), source };
+    let open = || -> rusqlite::Result<(Connection, bool)> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY_BOUND)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        // A reader elsewhere keeps the log from being folded in; SQLite says so in a row, not by an error.
+        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))?;
+        Ok((connection, busy != 0))
+    };
+    match open().map_err(failed)? {
+        (connection, false) => Ok(connection),
+        (_, true) => Err(OpenError::InUse { path: path.into() }),
+    }
 }
 
 /// A statement's error as the answer to its batch.

@@ -1,6 +1,7 @@
 //! The lab's own certificate authority, made at the first start of a lab that lives on one machine.
 //!
-//! It lies under `<state_dir>/pki`: `ca.crt` and `ca.key`. Each node has `<state_dir>/<node>/node.crt` and `node.key`.
+//! It lies in the state directory: `ca.crt` and `ca.key`, which no node's directory can be called. Each node has
+//! `<state_dir>/<node>/node.crt` and `node.key`.
 //! Keys have mode 0600. Several nodes may start at once: a file lock lets one of them make the authority.
 
 use std::fs::{self, OpenOptions};
@@ -31,10 +32,10 @@ pub struct Authority {
 impl Authority {
     /// Opens the authority of a lab under `state_dir`, or makes it.
     pub fn open(state_dir: &Path, lab: &LabName, now: Timestamp) -> Result<Self, TrustError> {
-        let directory = state_dir.join("pki");
+        let directory = state_dir.to_owned();
         let (certificate, key_file) = (directory.join("ca.crt"), directory.join("ca.key"));
         write(&directory, make_private_dir)?;
-        let lock = directory.join("lock");
+        let lock = directory.join("ca.lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
         let _held = file
             .and_then(|file| file.lock().map(|()| file))
@@ -143,7 +144,7 @@ mod tests {
         let again = load(&made(state.path(), "demo", "rack-1"), "rack-1").unwrap();
         assert_eq!(first.derive("x"), again.derive("x"));
         assert_ne!(first.derive("x"), first.derive("y"));
-        for path in [&files.key, &state.path().join("pki/ca.key")] {
+        for path in [&files.key, &state.path().join("ca.key")] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
         }
     }

@@ -8,6 +8,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
+use webpki::KeyUsage;
 
 use super::{PeerName, PeerVerifier};
 use crate::model::{LabName, NodeName, NodeRole};
@@ -147,14 +148,12 @@ impl Identity {
         };
         let verifier = self.verifier(self.name.role, None).map_err(|error| wrong(error.to_string()))?;
         let now = rustls::pki_types::UnixTime::now();
-        rustls::server::danger::ClientCertVerifier::verify_client_cert(
-            &*verifier,
-            &self.chain[0],
-            &self.chain[1..],
-            now,
-        )
-        .map_err(|error| wrong(error.to_string()))?;
-        Ok(())
+        // A gateway is dialled, a worker dials.
+        let usage = match self.name.role {
+            NodeRole::Gateway => KeyUsage::server_auth(),
+            NodeRole::Worker => KeyUsage::client_auth(),
+        };
+        verifier.check(&self.chain[0], &self.chain[1..], now, usage).map_err(|error| wrong(error.to_string()))
     }
 }
 

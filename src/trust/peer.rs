@@ -89,7 +89,7 @@ impl PeerVerifier {
         Ok(Arc::new(Self { anchors, algorithms, lab, role, node }))
     }
 
-    fn check(
+    pub(super) fn check(
         &self,
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],

@@ -8,7 +8,7 @@
 //! - **Delta**, on the control stream: [`Delta`], the whole new report of one resource. The first after a snapshot
 //!   cut at `n` is `n + 1`. A delta numbered at or below the snapshot's is ignored; a gap makes the gateway ask for a new
 //!   snapshot.
-//! - **Down** the control stream: [`Control::Taken`] when a snapshot has been taken in, [`Control::Resync`] to ask for
+//! - **Down** the control stream: [`Control::Taken`] when a snapshot has come whole, [`Control::Resync`] to ask for
 //!   a new one.
 //!
 //! Times are Unix microseconds of the worker's wall clock. Deadlines travel as the time that is left when the record
@@ -70,7 +70,7 @@ pub struct Delta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Control {
-    /// The snapshot cut at this number has been taken in.
+    /// The snapshot cut at this number has come whole.
     Taken {
         /// Its number.
         number: u64,
@@ -106,8 +106,8 @@ pub struct LeaseRow(
     RequestId,
     Mode,
     Requester,
-    i64,
-    i64,
+    #[serde(with = "microseconds")] Timestamp,
+    #[serde(with = "microseconds")] Timestamp,
     u64,
     u64,
     Fence,
@@ -117,11 +117,6 @@ pub struct LeaseRow(
     Fingerprint,
 );
 
-/// A row whose times are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a lease row holds a time out of range")]
-pub struct TimeOutOfRange;
-
 impl LeaseRow {
     /// The row of a lease that has `left` to run.
     pub fn new(lease: &LeaseRecord, left: Duration) -> Self {
@@ -130,8 +125,8 @@ impl LeaseRow {
             lease.request_id.clone(),
             lease.mode,
             lease.holder.clone(),
-            lease.granted_at.as_microsecond(),
-            lease.renewed_at.as_microsecond(),
+            lease.granted_at,
+            lease.renewed_at,
             whole_ms(lease.ttl),
             whole_ms(left),
             lease.fence,
@@ -142,13 +137,8 @@ impl LeaseRow {
         )
     }
 
-    /// The lease's name on the worker.
-    pub fn id(&self) -> &LeaseId {
-        &self.0
-    }
-
     /// The lease on `resource`, and how long it has to run. A row is a claim: the time left never exceeds the width.
-    pub fn into_lease(self, resource: &ResourceId) -> Result<(LeaseRecord, Duration), TimeOutOfRange> {
+    pub fn into_lease(self, resource: &ResourceId) -> (LeaseRecord, Duration) {
         let Self(
             id,
             request_id,
@@ -164,15 +154,14 @@ impl LeaseRow {
             key,
             fingerprint,
         ) = self;
-        let instant = |at| Timestamp::from_microsecond(at).map_err(|_| TimeOutOfRange);
         let lease = LeaseRecord {
             id,
             request_id,
             resource_id: resource.clone(),
             mode,
             holder,
-            granted_at: instant(granted_at)?,
-            renewed_at: instant(renewed_at)?,
+            granted_at,
+            renewed_at,
             ttl: Duration::from_millis(ttl),
             fence,
             note,
@@ -180,7 +169,21 @@ impl LeaseRow {
             idempotency_key: key,
             fingerprint,
         };
-        Ok((lease, Duration::from_millis(left.min(ttl))))
+        (lease, Duration::from_millis(left.min(ttl)))
+    }
+}
+
+/// Unix microseconds.
+mod microseconds {
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_i64(at.as_microsecond())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        Timestamp::from_microsecond(i64::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
