@@ -29,9 +29,11 @@ labels = { platform = "android", os = "15" }
 [[worker]]
 name = "rack-2"
 [[worker.resource]]
-id = "board-{n}"
-count = 2
-labels = { platform = "linux" }
+id = "board-1"
+labels = { platform = "linux", slot = "1" }
+[[worker.resource]]
+id = "board-2"
+labels = { platform = "linux", slot = "2" }
 "#;
 
 /// Sockets are opened in the order of the lab file.
@@ -85,6 +87,11 @@ impl Lab {
     pub async fn stop(&mut self, name: &str) {
         let index = self.nodes.iter().position(|node| node.name.as_str() == name).unwrap();
         self.nodes.remove(index).stop().await;
+    }
+
+    /// Tells one node to take no more requests.
+    pub fn refuse_requests(&self, name: &str) {
+        self.node(name).refuse_requests();
     }
 
     /// Starts one node again.

@@ -90,3 +90,15 @@ async fn of_many_that_ask_at_once_each_free_resource_goes_to_one() {
     boards.dedup();
     assert_eq!(boards.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_free_resource_is_not_refused_because_probes_for_others_are_out() {
+    let lab = Lab::start().await;
+    // Both boards are asked for at once by selectors that overlap on one worker.
+    let (any, second) = tokio::join!(
+        lab.ask(request("job-1", "platform=linux", None)),
+        lab.ask(request("job-2", "platform=linux,slot=2", None))
+    );
+    granted(&any.unwrap());
+    granted(&second.unwrap());
+}

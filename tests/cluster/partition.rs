@@ -128,3 +128,45 @@ async fn a_gateway_that_is_cut_off_leaves_the_workers_serving_their_own_clients(
     assert_eq!(refused.code, Code::ResourceUnavailable);
     assert_eq!(lab.renew(&local.id).await.unwrap_err().code, Code::UnknownLease, "it is not this gateway's");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ended_while_its_answer_was_lost_is_not_handed_out_afterwards() {
+    let lab = Lab::start().await;
+    lab.weather.mute(lab.weather.opened(RACK_1));
+    let mut short = request("job-1", "platform=android", None);
+    short.ttl = Duration::from_secs(10);
+    let asked = tokio::spawn({
+        let gateway = lab.gateway();
+        async move { gateway.request(&Caller::admin(), short, MINUTE).await }
+    });
+    eventually("the worker grants it", || async {
+        let there = lab.worker("rack-1").leases(&Caller::admin()).await.unwrap();
+        there.first().map(|lease| lease.fence)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    lab.weather.clear();
+    let lease = granted(&asked.await.unwrap().unwrap());
+    assert!(lease.expires_in_ms > 0, "what it got is alive: {lease:?}");
+    let there = lab.worker("rack-1").leases(&Caller::admin()).await.unwrap();
+    assert_eq!(there.iter().map(|lease| lease.fence).collect::<Vec<_>>(), [lease.fence]);
+    lab.renew(&lease.id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_given_up_is_the_callers_after_all_if_it_still_waits() {
+    let lab = Lab::start().await;
+    lab.weather.mute(lab.weather.opened(RACK_1));
+    let mut by_name = request("job-1", "platform", None);
+    by_name.target = berth::model::Target::Resource("pixel".parse().unwrap());
+    let waiting = lab.gateway().request(&Caller::admin(), by_name, Duration::from_secs(2)).await.unwrap();
+    assert_eq!(waiting.state, RequestState::Waiting);
+    // Five seconds until the link is given up, thirty in doubt; then it waits for the worker for thirty more.
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    lab.weather.clear();
+    let settled = lab.gateway().lease_request(&Caller::admin(), &waiting.id, MINUTE).await.unwrap();
+    let lease = granted(&settled);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(lab.renew(&lease.id).await.unwrap().fence, lease.fence, "nobody has released it meanwhile");
+    assert_eq!(lab.worker("rack-1").leases(&Caller::admin()).await.unwrap().len(), 1);
+}

@@ -59,3 +59,60 @@ async fn a_request_that_comes_during_the_rebuild_is_judged_by_what_the_workers_r
     assert_eq!(refused.details.unwrap()["existingLeaseId"], held.id.as_str());
     assert_eq!(other.unwrap_err().code, Code::NoCapacity);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_waits_is_answered_by_the_late_report_of_the_lease_its_key_stands_for() {
+    let mut lab = Lab::start().await;
+    let keyed = || {
+        let mut ask = request("job-1", "platform=android", None);
+        ask.key = Some("the-key".parse().unwrap());
+        ask
+    };
+    let first = granted(&lab.ask(keyed()).await.unwrap());
+    lab.stop("gateway").await;
+    let rack = lab.weather.opened(crate::lab::RACK_1);
+    lab.weather.cut(rack);
+    lab.restart("gateway").await;
+    lab.ready().await;
+    let retry = keyed();
+    let id = retry.id.clone();
+    let waiting = lab.gateway().request(&Caller::admin(), retry, std::time::Duration::from_secs(2)).await.unwrap();
+    assert_eq!(waiting.state, berth::service::views::RequestState::Waiting);
+    lab.weather.clear();
+    let minute = std::time::Duration::from_secs(60);
+    let settled = lab.gateway().lease_request(&Caller::admin(), &id, minute).await.unwrap();
+    assert_eq!(granted(&settled).fence, first.fence);
+    assert_eq!(lab.leases().await.len(), 1, "one key, one lease");
+    assert_eq!(granted(&lab.ask(keyed()).await.unwrap()).fence, first.fence, "and so for the next retry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_keeps_its_deadline_over_a_step_of_the_wall_clock_and_a_restart_of_its_worker() {
+    const HOUR_MS: i64 = 3_600_000;
+    for step in [HOUR_MS, -HOUR_MS] {
+        let mut lab = Lab::start().await;
+        let lease = lab.acquire("job-1", "pixel", std::time::Duration::from_secs(600)).await.unwrap();
+        lab.clock.step_wall_ms(step);
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        lab.stop("rack-1").await;
+        lab.restart("rack-1").await;
+        let there = lab.worker("rack-1").leases(&Caller::admin()).await.unwrap();
+        assert_eq!(there.len(), 1, "a step of {step} ms ended it");
+        assert_eq!(there[0].fence, lease.fence);
+        let left = there[0].expires_in_ms;
+        assert!((590_000..=596_000).contains(&left), "{left} ms are left after a step of {step} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_is_going_down_takes_no_request_and_still_renews() {
+    let mut lab = Lab::start().await;
+    let lease = granted(&lab.lease("job-1", "platform=android").await.unwrap());
+    lab.refuse_requests("gateway");
+    assert_eq!(lab.lease("job-2", "platform=linux").await.unwrap_err().code, Code::Stopping);
+    lab.renew(&lease.id).await.unwrap();
+    lab.stop("gateway").await;
+    lab.restart("gateway").await;
+    lab.ready().await;
+    granted(&lab.lease("job-2", "platform=linux").await.unwrap());
+}
