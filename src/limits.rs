@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The largest frame between nodes.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// How deeply the values of a frame may be nested, the ones that a reader ignores included.
+pub const FRAME_DEPTH_MAX: usize = 64;
 /// The largest HTTP body.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Resources of one node.

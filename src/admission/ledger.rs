@@ -94,7 +94,8 @@ impl Ledger {
     }
 
     /// Enters a granted lease that is already a fact: read from disk, or reported by a worker. Its key, if it has
-    /// one, stands for it from now on.
+    /// one, stands for it from now on. A former lease of that id is over; an open request that asked for the id will not
+    /// get it, but keeps its requester and its key until it ends.
     pub fn restore(
         &mut self,
         request: &RequestId,
@@ -106,6 +107,12 @@ impl Ledger {
         let key = key.map(|(key, _)| key);
         let entry = Entry { requester: requester.clone(), lease: Some(lease.clone()), granted: true, key };
         self.remove(request);
+        if let Some(holder) = self.by_lease.remove(lease) {
+            match self.entries.get_mut(&holder) {
+                Some(open) if !open.granted => open.lease = None,
+                _ => drop(self.remove(&holder)),
+            }
+        }
         self.insert_with(request, entry, fingerprint);
     }
 
@@ -152,6 +159,11 @@ impl Ledger {
     /// The key no longer stands for the request.
     pub fn forget(&mut self, requester: &Requester, key: &IdempotencyKey, request: &RequestId) {
         self.forget_key(requester, Some(key), request);
+    }
+
+    /// The request that holds `lease`, or has reserved its id.
+    pub fn holder_of(&self, lease: &LeaseId) -> Option<&RequestId> {
+        self.by_lease.get(lease)
     }
 
     /// The request that a key stands for, and what it asked for.

@@ -4,7 +4,7 @@
 //! lease if it got one; of those without a key only the latest 10 000, of those with a key the latest 64 of each
 //! requester.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -42,11 +42,22 @@ pub enum RequestState<L> {
 pub struct Requests<L> {
     retention: Duration,
     known: HashMap<RequestId, Request<L>>,
-    /// Requests whose retention runs, in the order in which it began.
-    leaving: VecDeque<(RunTime, RequestId)>,
-    without_key: VecDeque<RequestId>,
-    with_key: HashMap<Requester, VecDeque<RequestId>>,
+    /// Requests whose retention runs.
+    leaving: Queue,
+    /// The same, by what bounds their number.
+    crowds: HashMap<Crowd, Queue>,
+    places: HashMap<RequestId, Place>,
+    ends: u64,
 }
+
+/// Since when a retention runs, and how many had begun before it was heard of.
+type Place = (RunTime, u64);
+
+/// Requests in the order in which their retention began.
+type Queue = BTreeMap<Place, RequestId>;
+
+/// Those with a key of one requester, or all without.
+type Crowd = Option<Requester>;
 
 /// A request that the book has dropped; its key may come again as a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,25 +78,22 @@ impl<L> Requests<L> {
         Self {
             retention,
             known: HashMap::new(),
-            leaving: VecDeque::new(),
-            without_key: VecDeque::new(),
-            with_key: HashMap::new(),
+            leaving: Queue::new(),
+            crowds: HashMap::new(),
+            places: HashMap::new(),
+            ends: 0,
         }
     }
 
-    /// Enters an open request.
-    ///
-    /// One that is known already, because it failed or its lease ended, begins anew.
+    /// Enters an open request; one that failed may come again.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
-        if self.known.contains_key(&id) {
-            self.leaving.retain(|(_, other)| *other != id);
-            self.forget_crowd(&id);
-        }
+        self.stay(&id);
         self.known.insert(id, Request { requester, key, created_at, state: RequestState::Open });
     }
 
-    /// The request got `lease`. Its retention begins when that ends.
+    /// The request got `lease`. Its retention begins when that ends, anew if it was thought to have ended.
     pub fn grant(&mut self, id: &RequestId, lease: L) {
+        self.stay(id);
         if let Some(request) = self.known.get_mut(id) {
             request.state = RequestState::Granted(lease);
         }
@@ -100,7 +108,7 @@ impl<L> Requests<L> {
         }
     }
 
-    /// The lease of a granted request ended at `at`.
+    /// The lease of a granted request ended at `at`. Told again it changes nothing.
     pub fn end(&mut self, id: &RequestId, at: RunTime) {
         if matches!(self.known.get(id), Some(Request { state: RequestState::Granted(_), .. })) {
             self.leave(id, at);
@@ -119,71 +127,49 @@ impl<L> Requests<L> {
 
     /// Drops what has been kept long enough or is too much.
     pub fn prune(&mut self, now: RunTime) -> Vec<Dropped> {
-        let mut dropped = Vec::new();
-        while let Some((since, _)) = self.leaving.front()
-            && *since + self.retention <= now
-        {
-            let (_, id) = self.leaving.pop_front().expect("the front is there");
-            dropped.extend(self.drop_request(&id));
+        let mut due = Vec::new();
+        let old = |(since, _): &Place| *since + self.retention <= now;
+        due.extend(self.leaving.iter().take_while(|(place, _)| old(place)).map(|(_, id)| id.clone()));
+        for (crowd, queue) in &self.crowds {
+            let most = if crowd.is_some() { SETTLED_KEYS_PER_REQUESTER_MAX } else { SETTLED_REQUESTS_MAX };
+            due.extend(queue.values().take(queue.len().saturating_sub(most)).cloned());
         }
-        while self.without_key.len() > SETTLED_REQUESTS_MAX {
-            let id = self.without_key.pop_front().expect("more than none");
-            dropped.extend(self.drop_request(&id));
-        }
-        let crowded = |(requester, kept): (&Requester, &VecDeque<_>)| {
-            (kept.len() > SETTLED_KEYS_PER_REQUESTER_MAX).then(|| requester.clone())
-        };
-        for requester in self.with_key.iter().filter_map(crowded).collect::<Vec<_>>() {
-            while let Some(kept) = self.with_key.get_mut(&requester)
-                && kept.len() > SETTLED_KEYS_PER_REQUESTER_MAX
-            {
-                let id = kept.pop_front().expect("more than none");
-                dropped.extend(self.drop_request(&id));
-            }
-        }
-        dropped
+        due.iter().filter_map(|id| self.drop_request(id)).collect()
     }
 
+    /// Its retention begins.
     fn leave(&mut self, id: &RequestId, since: RunTime) {
-        let Some(request) = self.known.get(id) else { return };
-        match &request.key {
-            Some(_) => self.with_key.entry(request.requester.clone()).or_default().push_back(id.clone()),
-            None => self.without_key.push_back(id.clone()),
+        let Some(request) = self.known.get(id).filter(|_| !self.places.contains_key(id)) else { return };
+        self.ends += 1;
+        let place = (since, self.ends);
+        self.places.insert(id.clone(), place);
+        self.leaving.insert(place, id.clone());
+        self.crowds.entry(crowd(request)).or_default().insert(place, id.clone());
+    }
+
+    /// Its retention does not run any more.
+    fn stay(&mut self, id: &RequestId) {
+        let (Some(place), Some(request)) = (self.places.remove(id), self.known.get(id)) else { return };
+        self.leaving.remove(&place);
+        let crowd = crowd(request);
+        if let Some(queue) = self.crowds.get_mut(&crowd) {
+            queue.remove(&place);
+            if queue.is_empty() {
+                self.crowds.remove(&crowd);
+            }
         }
-        self.leaving.push_back((since, id.clone()));
     }
 
     fn drop_request(&mut self, id: &RequestId) -> Option<Dropped> {
-        self.forget_crowd(id);
+        self.stay(id);
         let request = self.known.remove(id)?;
         let granted = matches!(request.state, RequestState::Granted(_));
         Some(Dropped { id: id.clone(), requester: request.requester, key: request.key, granted })
     }
-
-    /// Takes a request out of the crowd that is counted against a maximum.
-    fn forget_crowd(&mut self, id: &RequestId) {
-        let Some(request) = self.known.get(id) else { return };
-        match &request.key {
-            None => remove_from(&mut self.without_key, id),
-            Some(_) => {
-                if let Some(kept) = self.with_key.get_mut(&request.requester) {
-                    remove_from(kept, id);
-                    if kept.is_empty() {
-                        self.with_key.remove(&request.requester);
-                    }
-                }
-            }
-        }
-    }
 }
 
-/// Removes `id`; it is nearly always the first.
-fn remove_from(crowd: &mut VecDeque<RequestId>, id: &RequestId) {
-    if crowd.front() == Some(id) {
-        crowd.pop_front();
-    } else {
-        crowd.retain(|other| other != id);
-    }
+fn crowd<L>(request: &Request<L>) -> Crowd {
+    request.key.as_ref().map(|_| request.requester.clone())
 }
 
 #[cfg(test)]

@@ -291,10 +291,21 @@ impl FrontState {
 
     fn granted(&mut self, id: &RequestId, worker: &NodeName, granted: Granted, number: u64) {
         let held = self.held(granted);
-        if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
-            view.answered(number, &held.lease.resource_id, held.clone());
+        self.answered_grant(id, worker, &held, number);
+    }
+
+    /// An answer has shown the lease that a request got.
+    pub(super) fn answered_grant(&mut self, id: &RequestId, worker: &NodeName, held: &Held, number: u64) {
+        let resource = &held.lease.resource_id;
+        let view = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut());
+        let live = view.is_none_or(|view| view.answered(number, resource, held.clone()));
+        self.judge_grant(id, worker, held, number);
+        if !live && let Some(view) = self.workers.get(worker).and_then(|worker| worker.view.as_ref()) {
+            // The report of its end was quicker, and does not come again.
+            let shown = view.resources().get(resource).map_or(&[][..], |seen| &seen.held);
+            let ended = self.table.drop_ended(worker, resource, shown, view.number());
+            self.forget_leases(ended);
         }
-        self.judge_grant(id, worker, &held, number);
     }
 
     /// A lease of an answer, with its deadline on this gateway's run time.

@@ -54,10 +54,6 @@ impl FrontState {
             return;
         };
         let held = granted.map(|granted| self.held(granted));
-        if let (Some(held), Some(view)) = (&held, self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()))
-        {
-            view.shown(&held.lease.resource_id.clone(), held.clone());
-        }
         let in_doubt = matches!(
             self.fleet.get(id).map(|open| &open.stage),
             Some(Stage::InDoubt { worker: at, attempt: this, .. }) if at == worker && *this == attempt
@@ -68,7 +64,7 @@ impl FrontState {
             }
         } else if in_doubt {
             match held {
-                Some(held) => self.judge_grant(id, worker, &held, number),
+                Some(held) => self.answered_grant(id, worker, &held, number),
                 None => self.fleet.requeue(id),
             }
         }

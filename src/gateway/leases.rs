@@ -5,6 +5,7 @@ use ractor::RpcReplyPort;
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FleetLease, FrontState};
 use super::session::{CallId, LinkId, Outcome};
+use super::table::Route;
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
 use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal};
@@ -120,8 +121,8 @@ impl FrontState {
         match answer_of(worker, outcome, id)? {
             (Answer::Renewed(granted), number) => {
                 let mut held = self.held(granted);
-                let route = self.table.resolve(id).filter(|route| route.held.lease.fence == held.lease.fence);
-                if let Some(route) = route {
+                let same_grant = |route: &&Route| route.worker == *worker && route.held.lease.fence == held.lease.fence;
+                if let Some(route) = self.table.resolve(id).filter(same_grant) {
                     held.lease.holder = route.held.lease.holder.clone();
                     self.table.enter_as(id.clone(), worker, &held, number);
                 }
@@ -140,7 +141,7 @@ impl FrontState {
                 if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
                     view.ended(number, &lease.lease);
                 }
-                let same_grant = |route: &super::table::Route| route.held.lease.fence == lease.lease.fence;
+                let same_grant = |route: &Route| route.worker == *worker && route.held.lease.fence == lease.lease.fence;
                 if self.table.resolve(&lease.id).is_some_and(same_grant) {
                     self.table.remove(&lease.id);
                     self.forget_leases(vec![(lease.id.clone(), lease.lease.clone())]);

@@ -156,7 +156,10 @@ impl FrontState {
                 key = None;
             }
         }
-        self.ledger.end(id);
+        if let Some(former) = self.ledger.holder_of(id).filter(|former| **former != lease.request_id) {
+            // Its lease, if it has one, was a former one of this name.
+            self.requests.end(former, self.around.clock.now().run);
+        }
         let book_key = key.clone().map(|(key, _)| key);
         self.ledger.restore(&lease.request_id, &requester, id, key);
         tracing::debug!(lease = %id, %worker, %requester, "routed");

@@ -1,7 +1,7 @@
 //! The gateway's picture of one worker: a function of its latest snapshot and the deltas after it, and of the answers
 //! that are known to be later than both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
@@ -14,8 +14,21 @@ pub struct View {
     incarnation: u64,
     number: u64,
     resources: BTreeMap<ResourceId, Seen>,
-    /// Leases that an answer has ended, with its number: an older report does not bring them back.
-    ended: HashMap<(LeaseId, Fence), u64>,
+    /// What answers have told ahead of the reports: an older report does not undo it.
+    told: BTreeMap<Grant, Told>,
+}
+
+/// One grant of one lease.
+type Grant = (LeaseId, Fence);
+
+/// What an answer has told of a lease.
+#[derive(Debug)]
+struct Told {
+    /// The number of the report that has it too, or of one after that.
+    number: u64,
+    resource: ResourceId,
+    /// The lease; none when it has ended.
+    held: Option<Held>,
 }
 
 /// A resource as it was last heard of.
@@ -31,7 +44,7 @@ pub struct Seen {
     pub grantable: bool,
     /// Its leases, with deadlines on this gateway's run time.
     pub held: Vec<Held>,
-    /// The number of the change that this is from.
+    /// The number of the report that this is from.
     number: u64,
 }
 
@@ -47,12 +60,29 @@ impl Seen {
             self.held.iter().all(|held| held.lease.mode == Mode::Shared) && self.held.len() < self.max_shared as usize;
         self.grantable && (self.held.is_empty() || mode == Mode::Shared && seat)
     }
+
+    /// Shows a lease as it is now, or no more. A worker has one lease of an id: a former one is over.
+    fn show(&mut self, grant: &Grant, now: Option<Held>) {
+        match now {
+            None => self.held.retain(|held| !is(held, grant)),
+            Some(held) => {
+                self.fence = self.fence.max(held.lease.fence);
+                self.held.retain(|other| other.lease.id != held.lease.id);
+                self.held.push(held);
+            }
+        }
+    }
 }
 
 impl View {
     /// The life of the worker that this is from.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    /// The number of the latest change that this contains.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The resources.
@@ -65,7 +95,7 @@ impl View {
     pub fn begin_incarnation(&mut self, incarnation: u64) {
         self.incarnation = incarnation;
         self.number = 0;
-        self.ended.clear();
+        self.told.clear();
         self.resources.values_mut().for_each(|seen| seen.number = 0);
     }
 
@@ -96,32 +126,31 @@ impl View {
         news
     }
 
-    /// The worker has said that it holds this lease, without a change of its own: what is later still counts.
-    pub fn shown(&mut self, resource: &ResourceId, held: Held) {
+    /// An answer has shown a lease, ahead of the reports up to its number. It says nothing about the other leases of the
+    /// resource: those come with the reports. False when something later has said that the lease has ended since.
+    pub fn answered(&mut self, number: u64, resource: &ResourceId, held: Held) -> bool {
+        let grant = (held.lease.id.clone(), held.lease.fence);
+        if number <= self.number {
+            return self.resources.get(resource).is_some_and(|seen| seen.held.iter().any(|held| is(held, &grant)));
+        }
+        if let Some(told) = self.told.get(&grant).filter(|told| told.number > number) {
+            return told.held.is_some();
+        }
         if let Some(seen) = self.resources.get_mut(resource) {
-            seen.fence = seen.fence.max(held.lease.fence);
-            seen.held.retain(|other| other.lease.id != held.lease.id);
-            seen.held.push(held);
+            seen.show(&grant, Some(held.clone()));
         }
+        self.told.insert(grant, Told { number, resource: resource.clone(), held: Some(held) });
+        true
     }
 
-    /// An answer has shown a lease, ahead of the report with the same number.
-    pub fn answered(&mut self, number: u64, resource: &ResourceId, held: Held) {
-        let Some(seen) = self.resources.get_mut(resource).filter(|seen| seen.number <= number) else { return };
-        seen.number = number;
-        seen.fence = seen.fence.max(held.lease.fence);
-        seen.held.retain(|other| other.lease.id != held.lease.id);
-        seen.held.push(held);
-    }
-
-    /// An answer has ended a lease, ahead of the report with the same number.
+    /// An answer has ended a lease, ahead of the reports up to its number.
     pub fn ended(&mut self, number: u64, lease: &LeaseRecord) {
-        if number > self.number {
-            self.ended.insert((lease.id.clone(), lease.fence), number);
-        }
+        let grant = (lease.id.clone(), lease.fence);
         if let Some(seen) = self.resources.get_mut(&lease.resource_id) {
-            seen.number = seen.number.max(number);
-            seen.held.retain(|held| held.lease.id != lease.id || held.lease.fence != lease.fence);
+            seen.show(&grant, None);
+        }
+        if number > self.number {
+            self.told.insert(grant, Told { number, resource: lease.resource_id.clone(), held: None });
         }
     }
 
@@ -131,17 +160,21 @@ impl View {
             let (lease, left) = row.into_lease(&id);
             Held { lease, deadline: now + left }
         };
-        let over = |held: &Held| {
-            let ended = self.ended.get(&(held.lease.id.clone(), held.lease.fence));
-            ended.is_some_and(|ended| *ended > number)
-        };
-        let held = leases.into_iter().map(held).filter(|held| !over(held)).collect();
-        Seen { labels, max_shared, fence, grantable, held, number }
+        let held = leases.into_iter().map(held).collect();
+        let mut seen = Seen { labels, max_shared, fence, grantable, held, number };
+        for (grant, told) in self.told.iter().filter(|(_, told)| told.resource == id && told.number > number) {
+            seen.show(grant, told.held.clone());
+        }
+        seen
     }
 
     fn reached(&mut self, number: u64) {
         self.number = self.number.max(number);
         let reached = self.number;
-        self.ended.retain(|_, ended| *ended > reached);
+        self.told.retain(|_, told| told.number > reached);
     }
+}
+
+fn is(held: &Held, (id, fence): &Grant) -> bool {
+    held.lease.id == *id && held.lease.fence == *fence
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::{FRAME_BYTES_MAX, FRAME_DEPTH_MAX};
 
 /// Why a frame is not what it should be.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,10 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Bytes, FrameError> {
 /// The value of one frame's payload.
 pub fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, FrameError> {
     let mut rest = payload;
-    let value = rmp_serde::from_read(&mut rest).map_err(FrameError::Decode)?;
+    let mut reader = rmp_serde::Deserializer::new(&mut rest);
+    // Also what is ignored is read by recursion; the default bound is more than the stack of a thread holds.
+    reader.set_max_depth(FRAME_DEPTH_MAX);
+    let value = T::deserialize(&mut reader).map_err(FrameError::Decode)?;
     if rest.is_empty() { Ok(value) } else { Err(FrameError::Trailing(rest.len())) }
 }
 

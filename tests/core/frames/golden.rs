@@ -1,0 +1,97 @@
+//! What each frame looks like.
+
+use super::*;
+
+macro_rules! assert_frames {
+    ($frames:expr, @$expected:literal) => {
+        let frames: Vec<String> = $frames.iter().map(|frame| shown(&bytes(frame))).collect();
+        insta::assert_snapshot!(frames.join("\n"), @$expected);
+    };
+}
+
+#[test]
+fn hello_and_welcome_never_change() {
+    assert_frames!([hello()], @"
+    ‹84 a8›protocol‹82 a3›min‹01 a3›max‹01 a7›version‹a5›0.1.0‹a3›run‹c4106b1f0d3e31a64b0c8a410e6b3c6f7a10›
+      ‹ab›incarnation‹cf0000019b76daa800›
+    ");
+    assert_frames!(welcomes(), @"
+    ‹81 a8›accepted‹81 a8›protocol‹01›
+    ‹81 ac›incompatible‹81 a8›protocol‹82 a3›min‹01 a3›max‹01›
+    ‹81 a7›refused‹81 a3›why‹b1›not on the roster
+    ");
+}
+
+#[test]
+fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
+    assert_frames!(parts(), @"
+    ‹81 a5›begin‹82 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012c›
+    ‹81 a5›chunk‹82 a6›layout‹01 a9›resources‹91 86 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform
+      ‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a6›leases‹92 9d a7›ad-7f3a
+      ‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹9d a5›lse_1‹d928›req_00000000-0000-7000-8000-000000000002
+      ‹a6›shared‹a9›ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 00 01 c0 c2 c0›
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹81 a3›end‹81 a9›resources‹01›
+    ");
+    assert_frames!([delta()], @"
+    ‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a8›resource‹86 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os
+      ‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c2 a6›leases‹90›
+    ");
+    assert_frames!(controls(), @"
+    ‹81 a5›taken‹81 a6›number‹cd012c›
+    ‹a6›resync
+    ");
+}
+
+#[test]
+fn calls_are_what_the_workers_of_today_read() {
+    assert_frames!(calls().into_iter().map(|call| CallFrame { id: 7, call }).collect::<Vec<_>>(), @"
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8b a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
+      ‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource‹a9›pixel-8-a‹a4›mode
+      ‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1‹ab›fingerprint
+      ‹d920›6280181be0b12554bfca6b9047b1bb7d
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8b a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
+      ‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
+      ‹b7›platform=android,os>=14‹a4›mode‹a6›shared‹a5›ttlMs‹cdea60 a7›leaseId‹c0 a4›note‹c0 a3›key‹c0›
+      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf
+    ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
+      ‹02›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹83 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹83 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0›
+    ‹82 a2›id‹07 a4›call‹81 a7›release‹82 a5›lease‹a7›ad-7f3a‹a5›fence‹05›
+    ");
+}
+
+#[test]
+fn answers_are_what_the_gateways_of_today_read() {
+    let framed = |answer| AnswerFrame { id: 300, number: 70_000, answer };
+    assert_frames!(answers().into_iter().map(framed).collect::<Vec<_>>(), @"
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›granted‹82 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
+      ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›settled‹82 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
+      ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›settled‹c0›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›renewed‹82 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
+      ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a8›released
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹ae›LEASE_ID_TAKEN‹a7›message
+      ‹d922›lease ID ad-7f3a is already in use‹a7›details‹81 a7›leaseId‹a7›ad-7f3a
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹aa›QUEUE_FULL‹a7›message
+      ‹a9›ask again‹aa›retryAfter‹01›
+    ");
+}
+
+#[test]
+fn every_frame_reads_back_as_it_was_written() {
+    for (kind, frame) in every_frame() {
+        assert_eq!(kind.read(&frame).unwrap(), frame, "{kind:?} {}", shown(&frame));
+    }
+}

@@ -1,0 +1,239 @@
+//! The protocol in bytes: a frame that looks different tomorrow does not fit the peer of today.
+
+mod claims;
+mod golden;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use berth::model::{Code, Door, Fence, Fingerprint, Mode, Refusal, Selector, Target};
+use berth::wire::call::{Answer, AnswerFrame, Call, CallFrame, CallFrameId, Dispatch, Granted};
+use berth::wire::frame::{FrameError, decode, encode};
+use berth::wire::hello::{Hello, Welcome};
+use berth::wire::report::{Control, Delta, LAYOUT, LeaseRow, Part, ResourceReport};
+use berth::wire::{PROTOCOL, ProtocolVersion};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::sample;
+
+/// What a stream carries.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Hello,
+    Welcome,
+    Part,
+    Delta,
+    Control,
+    Call,
+    CallId,
+    Answer,
+}
+
+const KINDS: [Kind; 8] =
+    [Kind::Hello, Kind::Welcome, Kind::Part, Kind::Delta, Kind::Control, Kind::Call, Kind::CallId, Kind::Answer];
+
+impl Kind {
+    /// Reads a payload as a frame of this kind, and writes what it understood.
+    fn read(self, payload: &[u8]) -> Result<Bytes, FrameError> {
+        fn again<T: DeserializeOwned + Serialize>(payload: &[u8]) -> Result<Bytes, FrameError> {
+            encode(&decode::<T>(payload)?)
+        }
+        match self {
+            Kind::Hello => again::<Hello>(payload),
+            Kind::Welcome => again::<Welcome>(payload),
+            Kind::Part => again::<Part>(payload),
+            Kind::Delta => again::<Delta>(payload),
+            Kind::Control => again::<Control>(payload),
+            Kind::Call => again::<CallFrame>(payload),
+            Kind::CallId => again::<CallFrameId>(payload),
+            Kind::Answer => again::<AnswerFrame>(payload),
+        }
+    }
+}
+
+/// How wide a frame is shown.
+const COLUMNS_MAX: usize = 100;
+
+/// One of every frame there is.
+fn every_frame() -> Vec<(Kind, Bytes)> {
+    let of = |kind, frame| (kind, frame);
+    let mut frames = vec![of(Kind::Hello, bytes(&hello()))];
+    frames.extend(welcomes().iter().map(|welcome| of(Kind::Welcome, bytes(welcome))));
+    frames.extend(parts().iter().map(|part| of(Kind::Part, bytes(part))));
+    frames.push(of(Kind::Delta, bytes(&delta())));
+    frames.extend(controls().iter().map(|control| of(Kind::Control, bytes(control))));
+    frames.extend(calls().into_iter().map(|call| of(Kind::Call, bytes(&CallFrame { id: 7, call }))));
+    frames
+        .extend(answers().into_iter().map(|answer| of(Kind::Answer, bytes(&AnswerFrame { id: 7, number: 9, answer }))));
+    frames
+}
+
+fn bytes<T: Serialize>(value: &T) -> Bytes {
+    encode(value).unwrap()
+}
+
+/// A frame to read: texts as they are, everything else value by value as hexadecimal digits in `‹›`; a long one goes on
+/// in indented lines.
+fn shown(mut frame: &[u8]) -> String {
+    let mut shown = String::new();
+    let mut column = 0;
+    while let Some(&marker) = frame.first() {
+        let (value, text) = lengths(marker, frame);
+        let (value, rest) = frame.split_at(value.min(frame.len()));
+        let (text, rest) = rest.split_at(text.min(rest.len()));
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let width = hex.len() + text.len() + 1;
+        column += width;
+        if column > COLUMNS_MAX {
+            shown.push_str("\n  ");
+            column = width + 2;
+        }
+        write!(shown, "‹{hex}›{}", String::from_utf8_lossy(text)).unwrap();
+        frame = rest;
+    }
+    shown.replace("›‹", " ")
+}
+
+/// How many bytes a MessagePack value has up to its text, and how many its text has.
+fn lengths(marker: u8, frame: &[u8]) -> (usize, usize) {
+    let byte = |at: usize| usize::from(frame.get(at).copied().unwrap_or(0));
+    match marker {
+        0xa0..=0xbf => (1, usize::from(marker & 0x1f)),
+        0xc4 => (2 + byte(1), 0),
+        0xcc | 0xd0 => (2, 0),
+        0xcd | 0xd1 | 0xdc | 0xde => (3, 0),
+        0xce | 0xd2 => (5, 0),
+        0xcf | 0xd3 => (9, 0),
+        0xd9 => (2, byte(1)),
+        0xda => (3, byte(1) << 8 | byte(2)),
+        _ => (1, 0),
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        protocol: PROTOCOL,
+        version: "0.1.0".to_owned(),
+        run: sample::text("6b1f0d3e-31a6-4b0c-8a41-0e6b3c6f7a10"),
+        incarnation: 1_767_225_600_000,
+    }
+}
+
+fn welcomes() -> [Welcome; 3] {
+    [
+        Welcome::Accepted { protocol: ProtocolVersion::V1 },
+        Welcome::Incompatible { protocol: PROTOCOL },
+        Welcome::Refused { why: "not on the roster".to_owned() },
+    ]
+}
+
+fn row() -> LeaseRow {
+    let mut lease = sample::lease("ad-7f3a", "pixel-8-a", 1_767_225_600_000);
+    lease.request_id = sample::request(1);
+    lease.holder = sample::text("gw:gateway:ci/job-17");
+    lease.note = Some(sample::text("nightly"));
+    lease.idempotency_key = Some(sample::text("k-1"));
+    LeaseRow::new(&lease, Duration::from_millis(59_000))
+}
+
+/// A row with as little in it as there may be.
+fn bare_row() -> LeaseRow {
+    let mut lease = sample::lease("lse_1", "pixel-8-a", 1);
+    lease.request_id = sample::request(2);
+    lease.mode = Mode::Shared;
+    lease.id_chosen_by_requester = false;
+    LeaseRow::new(&lease, Duration::ZERO)
+}
+
+fn report() -> ResourceReport {
+    ResourceReport {
+        id: sample::text("pixel-8-a"),
+        labels: [(sample::text("os"), sample::text("15")), (sample::text("platform"), sample::text("android"))].into(),
+        max_shared: 2,
+        fence: Fence(1_767_225_600_000),
+        grantable: true,
+        leases: vec![row(), bare_row()],
+    }
+}
+
+fn parts() -> [Part; 3] {
+    [
+        Part::Begin { incarnation: 1_767_225_600_000, number: 300 },
+        Part::Chunk { layout: LAYOUT, resources: vec![report()] },
+        Part::End { resources: 1 },
+    ]
+}
+
+fn delta() -> Delta {
+    Delta {
+        incarnation: 1_767_225_600_000,
+        number: 301,
+        resource: ResourceReport { leases: vec![], grantable: false, ..report() },
+    }
+}
+
+fn controls() -> [Control; 2] {
+    [Control::Taken { number: 300 }, Control::Resync]
+}
+
+fn dispatch() -> Dispatch {
+    let target = Target::Resource(sample::text("pixel-8-a"));
+    let chosen = sample::text("ad-7f3a");
+    Dispatch {
+        request: sample::request(1),
+        attempt: 1,
+        door: Door::Acquire,
+        requester: sample::text("gw:gateway:ci/job-17"),
+        fingerprint: Fingerprint::of(&target, Mode::Exclusive, Some(&chosen)),
+        target,
+        mode: Mode::Exclusive,
+        ttl_ms: 60_000,
+        lease_id: Some(chosen),
+        note: Some(sample::text("nightly")),
+        key: Some(sample::text("k-1")),
+    }
+}
+
+/// A dispatch by selector with nothing that may be left out.
+fn bare_dispatch() -> Dispatch {
+    let target = Target::Select("platform=android,os>=14".parse::<Selector>().unwrap());
+    Dispatch {
+        fingerprint: Fingerprint::of(&target, Mode::Shared, None),
+        target,
+        door: Door::Request,
+        mode: Mode::Shared,
+        lease_id: None,
+        note: None,
+        key: None,
+        ..dispatch()
+    }
+}
+
+fn calls() -> Vec<Call> {
+    let lease = || sample::text("ad-7f3a");
+    vec![
+        Call::Dispatch(dispatch()),
+        Call::Dispatch(bare_dispatch()),
+        Call::Settle { request: sample::request(1), attempt: 2 },
+        Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000) },
+        Call::Renew { lease: lease(), fence: None, ttl_ms: None },
+        Call::Release { lease: lease(), fence: Some(Fence(5)) },
+    ]
+}
+
+fn answers() -> Vec<Answer> {
+    let granted = || Granted { resource: sample::text("pixel-8-a"), lease: row() };
+    let refusal = Refusal::new(Code::LeaseIdTaken, "lease ID ad-7f3a is already in use").with("leaseId", "ad-7f3a");
+    let busy = Refusal::new(Code::QueueFull, "ask again").retry_after(Duration::from_secs(1));
+    vec![
+        Answer::Granted(granted()),
+        Answer::Settled(Some(granted())),
+        Answer::Settled(None),
+        Answer::Renewed(granted()),
+        Answer::Released,
+        Answer::Refused(refusal),
+        Answer::Refused(busy),
+    ]
+}

@@ -1,0 +1,11 @@
+//! The parts of Berth one by one: the rules against small models, the store against a real SQLite, the frames against
+//! their bytes, and the plan of the house against the code.
+
+mod directions;
+mod frames;
+mod ledger_rules;
+mod requests_rules;
+mod resource_rules;
+mod sample;
+mod store;
+mod view_and_table;
