@@ -73,8 +73,7 @@ impl FrontState {
     /// Checks a request that was held back during the rebuild. Its caller may know it by its id.
     pub(super) fn admit_held_back(&mut self, ask: Ask) {
         if self.nobody_waits(&ask) {
-            let refusal = Refusal::new(Code::WorkerUnreachable, "the rebuild took longer than its caller waited");
-            return self.end_second(&ask.id, Err(refusal));
+            return self.end_second(&ask.id, Err(out_of_time()));
         }
         match self.ledger.admit(&ask, Speaker::Requester) {
             Ok(Admitted::New) => self.let_in(ask, None),
@@ -132,9 +131,17 @@ impl FrontState {
 
     /// True when an acquire's caller has gone. (A request of the other door is asked about by its id.)
     fn nobody_waits(&self, ask: &Ask) -> bool {
-        let watchers = self.watchers.get(&ask.id).map_or(&[][..], Vec::as_slice);
-        let gone = |watcher: &Watcher| matches!(watcher, Watcher::Caller(reply) if reply.is_closed());
-        ask.door == Door::Acquire && watchers.iter().all(gone)
+        ask.door == Door::Acquire && !self.is_awaited(&ask.id)
+    }
+
+    /// True while somebody is there to hear how a request ends.
+    fn is_awaited(&self, id: &RequestId) -> bool {
+        let watchers = self.watchers.get(id).map_or(&[][..], Vec::as_slice);
+        watchers.iter().any(|watcher| match watcher {
+            Watcher::Caller(reply) => !reply.is_closed(),
+            Watcher::Reader(reply) => !reply.is_closed(),
+            Watcher::Mirror(second) => self.is_awaited(second),
+        })
     }
 
     /// Sends out what can be placed, in the order of the queue. What cannot be placed now is passed over.
@@ -146,6 +153,10 @@ impl FrontState {
         let mut outstanding = self.fleet.outstanding();
         for id in self.fleet.in_order() {
             let Some(open) = self.fleet.get(&id) else { continue };
+            if self.nobody_waits(&open.ask) {
+                self.refuse(&id, out_of_time());
+                continue;
+            }
             let way = match &open.ask.target {
                 Target::Select(selector) => self.way_by_selector(open, selector, &outstanding),
                 Target::Resource(address) => self.way_by_name(open, address),
@@ -217,10 +228,6 @@ impl FrontState {
     }
 
     fn send_out(&mut self, id: &RequestId, worker: NodeName) {
-        if self.fleet.get(id).is_some_and(|open| self.nobody_waits(&open.ask)) {
-            self.refuse(id, worker_unreachable(&worker, "its caller has gone"));
-            return;
-        }
         let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
         let Some(Open { ask, .. }) = self.fleet.get(id) else { return };
         let target = match &ask.target {
@@ -426,6 +433,13 @@ impl FrontState {
         self.orphans.add_lease(worker, lease);
         self.settle_doubts(worker);
     }
+}
+
+/// The end of an acquire whose caller has gone before it could be carried out: it has been told that nobody knows, and a
+/// lease that it got now would be held by nobody.
+fn out_of_time() -> Refusal {
+    let message = "the caller's time was up before a worker could be asked; nothing is leased, ask again";
+    Refusal::new(Code::WorkerUnreachable, message).retry_after(std::time::Duration::from_secs(1))
 }
 
 /// `WORKER_UNREACHABLE`, saying what is known.

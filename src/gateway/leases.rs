@@ -4,6 +4,7 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FleetLease, FrontState};
+use super::read::not_reported;
 use super::session::{CallId, LinkId, Outcome};
 use super::table::Route;
 use crate::admission::resource;
@@ -55,14 +56,10 @@ impl FrontState {
         if unheard.is_empty() {
             return refusal;
         }
-        let names: Vec<&str> = unheard.iter().map(NodeName::as_str).collect();
-        let names = names.join(", ");
-        Refusal {
-            message: format!("no active lease {id} is known yet: {names} has not reported; ask again"),
-            ..refusal
-        }
-        .with("rebuilding", true)
-        .retry_after(std::time::Duration::from_secs(1))
+        let silent = not_reported(&unheard);
+        Refusal { message: format!("no active lease {id} is known yet: {silent}; ask again"), ..refusal }
+            .with("rebuilding", true)
+            .retry_after(std::time::Duration::from_secs(1))
     }
 
     /// What became of a call.

@@ -92,8 +92,7 @@ impl FrontState {
         let more = if unheard.is_empty() {
             "`berth resource list` shows what there is".to_owned()
         } else {
-            let names: Vec<&str> = unheard.iter().map(NodeName::as_str).collect();
-            format!("{} has not reported yet", names.join(", "))
+            not_reported(&unheard)
         };
         Refusal::new(Code::UnknownResource, format!("no resource {address}; {more}"))
             .with("resourceId", address.to_string())
@@ -115,6 +114,13 @@ impl FrontState {
         };
         self.workers.iter().map(show).collect()
     }
+}
+
+/// Who has not reported, in words.
+pub(super) fn not_reported(unheard: &[NodeName]) -> String {
+    let names: Vec<&str> = unheard.iter().map(NodeName::as_str).collect();
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    format!("{} {verb} not reported yet", names.join(", "))
 }
 
 /// `AMBIGUOUS_RESOURCE`, listing the addresses that are meant to choose from.

@@ -102,11 +102,21 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let body = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
-        let why: String = error.inner().to_string().chars().take(MESSAGE_CHARS_MAX).collect();
+        let why: String = words(error.inner()).chars().take(MESSAGE_CHARS_MAX).collect();
         Refusal::bad_field(&field(&path, &why), why)
     })?;
     json.end().map_err(|_| Refusal::bad_field("body", "has something after its JSON object; send one object"))?;
     Ok(body)
+}
+
+/// What is wrong. Where a value is read but refused, its field says where; serde would add a line and a column, and they
+/// would stand behind the caret of a selector.
+fn words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((why, _)) if error.is_data() => why.to_owned(),
+        _ => text,
+    }
 }
 
 /// The field that `why` is about. Of an unknown, a missing or a repeated one the path names the object around it,

@@ -1,3 +1,17 @@
-//! The real binary.
+//! Berth as its users meet it: the real program, in processes of its own, over HTTP and the command line.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes are watched from outside: real time is the only time there, and these threads may block"
+)]
+
+mod config;
+mod http;
+mod joined;
+mod lab;
+mod patience;
+mod ports;
 mod readme;
+mod refusals;
+mod restart;
+mod said;

@@ -75,6 +75,9 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     prop::collection::vec((0..WORKERS.len(), step), 1..120)
 }
 
+/// The number of an answer, its grant, and the lease if it was still there.
+type Told = (u64, Fence, Option<LeaseRecord>);
+
 /// Two workers, a gateway, and what is between them.
 struct Lab {
     front: Front,
@@ -87,7 +90,7 @@ struct Lab {
     reached: [u64; 2],
     /// For each worker and lease: the number of the latest answer that was heard, its grant, and the lease if it was still
     /// there.
-    told: [BTreeMap<LeaseId, (u64, Fence, Option<LeaseRecord>)>; 2],
+    told: [BTreeMap<LeaseId, Told>; 2],
 }
 
 impl Lab {
