@@ -28,6 +28,7 @@ use clap::{CommandFactory, Parser};
 use self::args::{Cli, Command, ConfigCommand};
 pub use self::args::{ConfigArgs, UpArgs};
 use self::connect::Connector;
+use self::failure::Misuse;
 use self::output::Output;
 
 /// The commands that run or read a node rather than ask one. An error with a
@@ -49,15 +50,27 @@ pub trait Operator {
 
 /// Runs the command that the process was started with.
 pub fn main(operator: &dyn Operator) -> ExitCode {
-    let cli = Cli::parse();
-    if let Err(error) = cli.check() {
-        error.exit();
-    }
+    let cli = match Cli::try_parse().and_then(|cli| cli.check().map(|()| cli)) {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error, std::env::args_os().any(|argument| argument == "--json")),
+    };
     let mut output = Output::of_process(cli.global.json);
     match dispatch(cli, operator, &mut output) {
         Ok(code) => code,
         Err(error) => ExitCode::from(failure::report(&error, None, &mut output)),
     }
+}
+
+/// Says how the command was meant, or shows the help that was asked for. A program that asked for JSON gets one line.
+fn misused(error: &clap::Error, json: bool) -> ExitCode {
+    if !(json && error.use_stderr()) {
+        // A reader that has seen enough of the help is a success.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    let why = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    ExitCode::from(failure::report(&Misuse(why).into(), None, &mut Output::of_process(true)))
 }
 
 fn dispatch(cli: Cli, operator: &dyn Operator, output: &mut Output) -> anyhow::Result<ExitCode> {

@@ -141,6 +141,13 @@ impl Fleet {
         }
     }
 
+    /// A worker is here anew: what it refused before is asked of it again.
+    pub fn forget_refusals(&mut self, worker: &NodeName) {
+        for open in self.requests.values_mut() {
+            open.skipped.remove(worker);
+        }
+    }
+
     /// The request is back in its place among those that wait.
     pub fn requeue(&mut self, id: &RequestId) {
         if let Some(open) = self.requests.get_mut(id) {

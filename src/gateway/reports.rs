@@ -28,6 +28,7 @@ impl FrontState {
         if let Some(worker) = self.workers.get_mut(name) {
             worker.hello = Some(hello);
         }
+        self.fleet.forget_refusals(name);
     }
 
     pub(super) fn incompatible(&mut self, name: &NodeName, hello: Hello) {

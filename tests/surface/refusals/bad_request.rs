@@ -226,6 +226,10 @@ fn a_wrong_argument_ends_the_command_with_2_and_names_it() {
     ] {
         let said = lab.berth(arguments).failed(2);
         assert!(said.starts_with("error") && said.contains(words), "{arguments:?}: {said}");
+        let as_json = lab.berth(&[&["--json"], arguments].concat()).failed(2);
+        let line: serde_json::Value = serde_json::from_str(&as_json).unwrap_or_else(|_| panic!("one line: {as_json}"));
+        assert_eq!(line["error"]["code"], "BAD_REQUEST", "{as_json}");
+        assert!(line["error"]["message"].as_str().is_some_and(|message| message.contains(words)), "{as_json}");
     }
     // Only the node knows its own bound.
     let said = lab.berth(&["lease", "acquire", "pixel-a", "--duration", "4h1ms"]).failed(2);
