@@ -3,7 +3,8 @@
 use ractor::RpcReplyPort;
 
 use super::fleet::{Open, Stage};
-use super::front::{CallKind, FirstGrant, FleetLease, FrontState, Watcher};
+use super::front::{CallKind, FrontState, Watcher};
+use super::message::{FirstGrant, FleetLease};
 use super::placement::{Candidate, Placement, no_capacity, place};
 use super::read::ambiguous_resource;
 use super::session::Outcome;

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::front::FrontMessage;
+use super::message::FrontMessage;
 use super::session::LinkId;
 use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX};
 use crate::link::listen::Snapshots;

@@ -3,7 +3,8 @@
 use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
-use super::front::{CallKind, FleetLease, FrontState};
+use super::front::{CallKind, FrontState};
+use super::message::FleetLease;
 use super::read::not_reported;
 use super::session::{CallId, LinkId, Outcome};
 use super::table::Route;

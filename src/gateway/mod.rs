@@ -1,6 +1,6 @@
 //! A gateway: it owns no resources and fronts the workers.
 //!
-//! The [`Front`](front::Front) holds the checks, the queue and the routing table; one [`Session`](session::Session) for
+//! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
 //! each worker holds its link. The gateway has no truth on disk: its table is a function of what the workers report.
 
 mod dispatch;
@@ -10,6 +10,7 @@ mod follow;
 pub mod front;
 pub mod in_doubt;
 mod leases;
+pub mod message;
 pub mod placement;
 mod read;
 mod reports;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 use ractor::{Actor, ActorRef};
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::front::{Front, FrontArguments, FrontMessage};
+use self::front::{Front, FrontArguments};
+use self::message::FrontMessage;
 use self::session::SessionMessage;
 use crate::link::listen::{Arriving, Listener};
 use crate::wire::hello::Welcome;

@@ -1,6 +1,7 @@
 //! What the front shows: nothing in here changes anything.
 
-use super::front::{FleetLease, FleetResource, FrontMessage, FrontState, RebuildNow, WorkerNow};
+use super::front::FrontState;
+use super::message::{FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
 use crate::admission::resource::Held;
 use crate::model::{Code, NodeName, Refusal, ResourceAddress};
 

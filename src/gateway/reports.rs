@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::fleet::Stage;
-use super::front::{FirstGrant, FrontState, Worker};
+use super::front::{FrontState, Worker};
+use super::message::FirstGrant;
 use super::session::{LinkId, SessionMessage};
 use super::table::Entered;
 use super::view::{Seen, View};

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::follow::{Follow, follow};
-use super::front::FrontMessage;
+use super::message::FrontMessage;
 use crate::link::ask::Asker;
 use crate::link::listen::{Closer, GatewayLink, Guest};
 use crate::model::NodeName;

@@ -1,6 +1,6 @@
 //! A worker: it owns resources and the truth about them.
 //!
-//! The [`Desk`](desk::Desk) takes everything in, one actor for each resource decides and commits, the
+//! The [`Desk`] takes everything in, one actor for each resource decides and commits, the
 //! [`Uplink`](uplink) keeps the gateway up to date and carries its calls. Calls go down, casts go up.
 
 mod admit;

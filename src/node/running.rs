@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::Prepared;
 use crate::client::discovery::{LiveNode, Registration, register};
 use crate::config::Lab;
-use crate::gateway::front::FrontMessage;
+use crate::gateway::message::FrontMessage;
 use crate::host::message::DeskMessage;
 use crate::http::Server;
 use crate::limits::STOP_BOUND;

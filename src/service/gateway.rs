@@ -16,7 +16,7 @@ use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::resource::{Held, not_yours};
 use crate::admission::{Request, RequestState};
 use crate::clock::Clock;
-use crate::gateway::front::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
+use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
 use crate::limits::NO_WAIT_ANSWER_BOUND;
 use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, ResourceAddress, Role, Selector, Ttl,

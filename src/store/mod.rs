@@ -2,7 +2,7 @@
 //!
 //! Every change of a resource reaches the disk as a [`Batch`]. The writer takes what is queued, puts it into one
 //! transaction (WAL, `synchronous=FULL`), and answers each batch once the transaction is durable. Nothing may be
-//! told before that answer. Loading at start is [`load`].
+//! told before that answer. What a start reads is [`Loaded`].
 
 mod commit;
 mod error;

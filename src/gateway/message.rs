@@ -1,0 +1,168 @@
+//! What is said to the front, and what it answers.
+
+use jiff::Timestamp;
+use ractor::{ActorRef, RpcReplyPort};
+
+use super::follow::Room;
+use super::session::{CallId, LinkId, Outcome, SessionMessage};
+use super::view::Seen;
+use crate::admission::Request;
+use crate::clock::RunTime;
+use crate::model::{
+    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, ResourceId,
+};
+use crate::wire::hello::Hello;
+use crate::wire::report::ResourceReport;
+
+/// A lease with where it is and what its holder is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetLease {
+    /// The gateway's name of it.
+    pub id: LeaseId,
+    /// The worker that holds it.
+    pub worker: NodeName,
+    /// The lease as the worker names it.
+    pub lease: LeaseRecord,
+    /// When it ends, on this gateway's run time.
+    pub deadline: RunTime,
+    /// The labels of its resource.
+    pub labels: Labels,
+}
+
+/// A lease as it was granted, for the book of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstGrant {
+    /// The lease.
+    pub lease: FleetLease,
+    /// When it was to end, wall time.
+    pub expires_at: Timestamp,
+}
+
+/// A resource of the lab.
+#[derive(Debug, Clone)]
+pub struct FleetResource {
+    /// Its worker.
+    pub worker: NodeName,
+    /// Its id there.
+    pub id: ResourceId,
+    /// What was last heard of it.
+    pub seen: Seen,
+    /// False while its worker is not connected.
+    pub reachable: bool,
+}
+
+/// A worker of the roster.
+#[derive(Debug, Clone)]
+pub struct WorkerNow {
+    /// Its name.
+    pub name: NodeName,
+    /// True while its link is up.
+    pub connected: bool,
+    /// True once it has reported since this gateway started.
+    pub known: bool,
+    /// What it said when it was last refused for its protocol versions.
+    pub incompatible: bool,
+    /// When it was last heard.
+    pub last_seen: Option<Timestamp>,
+    /// What it last said of itself.
+    pub hello: Option<Hello>,
+    /// How many resources it has.
+    pub resources: usize,
+    /// How many leases it has.
+    pub leases: usize,
+}
+
+/// Where the rebuild of the routing table stands.
+#[derive(Debug, Clone)]
+pub struct RebuildNow {
+    /// True when requests are admitted.
+    pub done: bool,
+    /// Roster workers that have not reported since this gateway started.
+    pub unheard: Vec<NodeName>,
+    /// How many workers the roster has.
+    pub roster: usize,
+}
+
+/// The front's protocol.
+#[derive(Debug)]
+pub enum FrontMessage {
+    /// Lease something; answered once it is settled.
+    Request(Ask, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// Move a lease's deadline.
+    Renew {
+        /// Which.
+        id: LeaseId,
+        /// On whose word.
+        caller: Caller,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// A new width, in ms.
+        ttl_ms: Option<u64>,
+        /// Answered once its worker has answered.
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    /// End a lease.
+    Release {
+        /// Which.
+        id: LeaseId,
+        /// On whose word.
+        caller: Caller,
+        /// The grant that is meant.
+        fence: Option<Fence>,
+        /// Answered once its worker has answered.
+        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+    },
+    /// A request, as soon as it is settled.
+    Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// A request, as it is now.
+    Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// The open requests.
+    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>)>>),
+    /// The leases that this gateway routes.
+    Routed(RpcReplyPort<Vec<FleetLease>>),
+    /// Every lease of the lab, those of the workers' own clients included.
+    AllLeases(RpcReplyPort<Vec<FleetLease>>),
+    /// One routed lease.
+    Lease(LeaseId, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// The resources of the lab.
+    Resources(RpcReplyPort<Vec<FleetResource>>),
+    /// One resource.
+    Resource(ResourceAddress, RpcReplyPort<Result<FleetResource, Refusal>>),
+    /// The roster.
+    Workers(RpcReplyPort<Vec<WorkerNow>>),
+    /// Where the rebuild stands.
+    Rebuild(RpcReplyPort<RebuildNow>),
+    /// Take no more requests; leases are renewed and released as before.
+    Stop,
+    /// From a session: a link is up.
+    #[doc(hidden)]
+    Up { worker: NodeName, link: LinkId, hello: Hello },
+    /// From a session: a worker was refused for its protocol versions.
+    #[doc(hidden)]
+    Incompatible { worker: NodeName, hello: Hello },
+    /// From a session: a whole snapshot.
+    #[doc(hidden)]
+    Snapshot {
+        worker: NodeName,
+        link: LinkId,
+        incarnation: u64,
+        number: u64,
+        resources: Vec<ResourceReport>,
+        room: Room,
+    },
+    /// From a session: one change.
+    #[doc(hidden)]
+    Delta { worker: NodeName, link: LinkId, number: u64, resource: ResourceReport, room: Room },
+    /// From a session: what became of a call.
+    #[doc(hidden)]
+    Answered { worker: NodeName, link: LinkId, id: CallId, outcome: Outcome },
+    /// From a session: a link is down.
+    #[doc(hidden)]
+    Down { worker: NodeName, link: LinkId, why: String },
+    /// From the timer.
+    #[doc(hidden)]
+    Tick,
+    /// From the listener: who is to be told that this worker has knocked?
+    #[doc(hidden)]
+    SessionOf(NodeName, RpcReplyPort<Option<ActorRef<SessionMessage>>>),
+}
