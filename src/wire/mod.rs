@@ -20,9 +20,46 @@
 //! bytes of MessagePack: one value, nothing after it. Structures are maps with their fields' names, enumerations are
 //! externally tagged (`"unit"`, or `{"variant": …}`), names are in camelCase. Fields a reader does not know are
 //! ignored. Lease records are arrays, see [`report::LeaseRow`]. A frame that is too long or does not decode ends the
-//! link, but for an unknown call: that is an error of that call only.
+//! link, but for an unknown call: that is an error of that call only. Values are nested at most [`FRAME_DEPTH_MAX`]
+//! deep, ignored ones included.
+//!
+//! | what | as |
+//! |---|---|
+//! | ids, names, selectors, notes, keys | strings, of the patterns of SPEC §1 |
+//! | a requester that comes through a gateway | `gw:<gateway>:<principal>` or `gw:<gateway>:<principal>/<sub-name>` |
+//! | what is asked for | `{"resource": "<id>"}` or `{"select": "<selector>"}` |
+//! | mode, door | `exclusive` or `shared`, `acquire` or `request` |
+//! | an instant | integer, Unix microseconds of the sender's wall clock |
+//! | a span of time | integer, milliseconds |
+//! | a fence, a number, an incarnation | integer, unsigned, 64 bits |
+//! | a fingerprint | 32 hexadecimal digits; opaque to a worker, which keeps it and reports it |
+//! | a run | 16 bytes (`bin`) |
+//! | a refusal | `{"code", "message", "details"?, "retryAfter"?}`: a code of SPEC §11, text for people, a map, seconds |
+//!
+//! # An exchange
+//! In JSON for the eye; `→` is what the worker sends. The answer and the delta with its effect carry the same number
+//! and may overtake each other, because they travel on different streams.
+//!
+//! ```text
+//! control   → {"protocol": {"min": 1, "max": 1}, "version": "0.1.0", "run": <16 bytes>, "incarnation": 1795961304378}
+//! control   ← {"accepted": {"protocol": 1}}
+//! snapshot  → {"begin": {"incarnation": 1795961304378, "number": 0}}
+//! snapshot  → {"chunk": {"layout": 1, "resources": [{"id": "pixel-8-a", "labels": {"platform": "android"},
+//!              "maxShared": 1, "fence": 0, "grantable": true, "leases": []}]}}
+//! snapshot  → {"end": {"resources": 1}}
+//! control   ← {"taken": {"number": 0}}
+//! calls     ← {"id": 1, "call": {"dispatch": {"request": "req_0198…", "attempt": 1, "door": "request",
+//!              "requester": "gw:gateway:ci/job-17", "target": {"select": "platform=android"}, "mode": "exclusive",
+//!              "ttlMs": 900000, "leaseId": "ad-7f3a", "note": null, "key": null, "fingerprint": "9a4a7c2c…"}}}
+//! calls     → {"id": 1, "number": 1, "answer": {"granted": {"resource": "pixel-8-a", "lease": ["ad-7f3a", "req_0198…",
+//!              "exclusive", "gw:gateway:ci/job-17", 1795961304378000, 1795961304378000, 900000, 899999,
+//!              1795961304378, null, true, null, "9a4a7c2c…"]}}}
+//! control   → {"incarnation": 1795961304378, "number": 1, "resource": {"id": "pixel-8-a", …, "leases": [[…]]}}
+//! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null}}}
+//! ```
 //!
 //! [`FRAME_BYTES_MAX`]: crate::limits::FRAME_BYTES_MAX
+//! [`FRAME_DEPTH_MAX`]: crate::limits::FRAME_DEPTH_MAX
 
 pub mod call;
 pub mod frame;
