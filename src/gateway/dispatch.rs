@@ -386,6 +386,7 @@ impl FrontState {
                 self.release_orphan(worker, &held.lease);
                 self.refuse(id, crate::admission::lease_id_taken(&lease));
             }
+            Entered::Older(lease) => self.refuse(id, crate::admission::lease_id_taken(&lease)),
             Entered::Foreign => {}
         }
     }

@@ -124,7 +124,7 @@ impl FrontState {
                     lease = %id, %first, second = %worker,
                     "two workers hold a lease of this id; the first stays routed, the second ends at its deadline"
                 ),
-                Entered::Known(_) | Entered::Foreign => {}
+                Entered::Known(_) | Entered::Older(_) | Entered::Foreign => {}
             }
         }
     }

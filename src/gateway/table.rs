@@ -39,6 +39,8 @@ pub enum Entered {
     Known(LeaseId),
     /// Another worker has an entry of this name, which stays.
     Taken(LeaseId, NodeName),
+    /// A later lease of the same worker has this name, and stays.
+    Older(LeaseId),
     /// It is not this gateway's.
     Foreign,
 }
@@ -113,6 +115,9 @@ impl Table {
             Some(known) if known.worker != *worker => Entered::Taken(id, known.worker.clone()),
             Some(known) => {
                 let same_grant = known.held.lease.fence == held.lease.fence;
+                if !same_grant && number < known.number {
+                    return Entered::Older(id);
+                }
                 known.misses = 0;
                 if same_grant {
                     if number >= known.number {
@@ -256,6 +261,18 @@ mod tests {
         let taken = table.enter(&second, &lease("mine", true, "gw:gateway:ci"), 1);
         assert_eq!(taken, Entered::Taken("mine".parse().unwrap(), first.clone()));
         assert_eq!(table.resolve(&"mine".parse().unwrap()).unwrap().worker, first);
+    }
+
+    #[test]
+    fn an_older_report_does_not_bring_a_former_lease_of_the_same_name_back() {
+        let (mut table, rack, _) = table();
+        let former = lease("mine", true, "gw:gateway:ci");
+        let mut later = lease("mine", true, "gw:gateway:ci");
+        later.lease.fence = Fence(8);
+        later.lease.resource_id = "phone".parse().unwrap();
+        assert_eq!(table.enter(&rack, &later, 3), Entered::New("mine".parse().unwrap()), "its answer was quicker");
+        assert_eq!(table.enter(&rack, &former, 1), Entered::Older("mine".parse().unwrap()));
+        assert_eq!(table.resolve(&"mine".parse().unwrap()).unwrap().held, later);
     }
 
     #[test]

@@ -15,18 +15,17 @@ pub struct View {
     number: u64,
     resources: BTreeMap<ResourceId, Seen>,
     /// What answers have told ahead of the reports: an older report does not undo it.
-    told: BTreeMap<Grant, Told>,
+    told: BTreeMap<LeaseId, Told>,
 }
 
-/// One grant of one lease.
-type Grant = (LeaseId, Fence);
-
-/// What an answer has told of a lease.
+/// What the latest answer has told of a lease. A worker has one lease of an id, so whatever an older report shows under
+/// that id is over or out of date.
 #[derive(Debug)]
 struct Told {
     /// The number of the report that has it too, or of one after that.
     number: u64,
     resource: ResourceId,
+    fence: Fence,
     /// The lease; none when it has ended.
     held: Option<Held>,
 }
@@ -61,15 +60,12 @@ impl Seen {
         self.grantable && (self.held.is_empty() || mode == Mode::Shared && seat)
     }
 
-    /// Shows a lease as it is now, or no more. A worker has one lease of an id: a former one is over.
-    fn show(&mut self, grant: &Grant, now: Option<Held>) {
-        match now {
-            None => self.held.retain(|held| !is(held, grant)),
-            Some(held) => {
-                self.fence = self.fence.max(held.lease.fence);
-                self.held.retain(|other| other.lease.id != held.lease.id);
-                self.held.push(held);
-            }
+    /// Shows a lease as an answer has told of it.
+    fn show(&mut self, resource: &ResourceId, lease: &LeaseId, told: &Told) {
+        self.held.retain(|held| held.lease.id != *lease);
+        if let Some(held) = told.held.as_ref().filter(|_| told.resource == *resource) {
+            self.fence = self.fence.max(told.fence);
+            self.held.push(held.clone());
         }
     }
 }
@@ -129,29 +125,33 @@ impl View {
     /// An answer has shown a lease, ahead of the reports up to its number. It says nothing about the other leases of the
     /// resource: those come with the reports. False when something later has said that the lease has ended since.
     pub fn answered(&mut self, number: u64, resource: &ResourceId, held: Held) -> bool {
-        let grant = (held.lease.id.clone(), held.lease.fence);
+        let (id, fence) = (held.lease.id.clone(), held.lease.fence);
         if number <= self.number {
-            return self.resources.get(resource).is_some_and(|seen| seen.held.iter().any(|held| is(held, &grant)));
+            let shown = |seen: &Seen| seen.held.iter().any(|held| held.lease.id == id && held.lease.fence == fence);
+            return self.resources.get(resource).is_some_and(shown);
         }
-        if let Some(told) = self.told.get(&grant).filter(|told| told.number > number) {
-            return told.held.is_some();
-        }
-        if let Some(seen) = self.resources.get_mut(resource) {
-            seen.show(&grant, Some(held.clone()));
-        }
-        self.told.insert(grant, Told { number, resource: resource.clone(), held: Some(held) });
-        true
+        self.tell(id, Told { number, resource: resource.clone(), fence, held: Some(held) })
     }
 
     /// An answer has ended a lease, ahead of the reports up to its number.
     pub fn ended(&mut self, number: u64, lease: &LeaseRecord) {
-        let grant = (lease.id.clone(), lease.fence);
-        if let Some(seen) = self.resources.get_mut(&lease.resource_id) {
-            seen.show(&grant, None);
-        }
         if number > self.number {
-            self.told.insert(grant, Told { number, resource: lease.resource_id.clone(), held: None });
+            let told = Told { number, resource: lease.resource_id.clone(), fence: lease.fence, held: None };
+            self.tell(lease.id.clone(), told);
         }
+    }
+
+    /// True when the lease that is told of is there; what a later answer has told stays.
+    fn tell(&mut self, id: LeaseId, told: Told) -> bool {
+        if let Some(later) = self.told.get(&id).filter(|later| later.number > told.number) {
+            return later.fence == told.fence && later.held.is_some();
+        }
+        if let Some(seen) = self.resources.get_mut(&told.resource) {
+            seen.show(&told.resource, &id, &told);
+        }
+        let there = told.held.is_some();
+        self.told.insert(id, told);
+        there
     }
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
@@ -162,8 +162,8 @@ impl View {
         };
         let held = leases.into_iter().map(held).collect();
         let mut seen = Seen { labels, max_shared, fence, grantable, held, number };
-        for (grant, told) in self.told.iter().filter(|(_, told)| told.resource == id && told.number > number) {
-            seen.show(grant, told.held.clone());
+        for (lease, told) in self.told.iter().filter(|(_, told)| told.number > number) {
+            seen.show(&id, lease, told);
         }
         seen
     }
@@ -173,8 +173,4 @@ impl View {
         let reached = self.number;
         self.told.retain(|_, told| told.number > reached);
     }
-}
-
-fn is(held: &Held, (id, fence): &Grant) -> bool {
-    held.lease.id == *id && held.lease.fence == *fence
 }

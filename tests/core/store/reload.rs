@@ -196,3 +196,18 @@ async fn what_was_answered_is_there_after_a_kill() {
     assert_eq!(found.loaded.resources.iter().map(|resource| resource.leases.len()).sum::<usize>(), 20);
     within_bound(found.close()).await;
 }
+
+/// A gateway's next attempt, after the lease of the one before was released as nobody's.
+#[tokio::test]
+async fn a_request_that_is_granted_again_after_its_lease_ended_is_one_request_with_the_later_lease() {
+    let database = Database::new();
+    let open = database.open();
+    let first = sample::lease("first", "board", 1);
+    let second = LeaseRecord { request_id: first.request_id.clone(), ..sample::lease("second", "board", 2) };
+    open.commit(vec![granted(&first), released(&first)]).await.unwrap();
+    open.commit(vec![granted(&second)]).await.unwrap();
+    open.close().await;
+    let requests = database.open().loaded.requests;
+    assert_eq!(requests.len(), 1);
+    assert_eq!((&requests[0].lease, requests[0].ended_at), (&second, None));
+}
