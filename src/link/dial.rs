@@ -13,8 +13,8 @@ use super::stream::{FrameReader, FrameWriter, read, reader, write, write_raw, wr
 use super::{DialError, LinkError, Udp};
 use crate::model::NodeName;
 use crate::trust::Identity;
+use crate::wire::ALPN;
 use crate::wire::hello::{Hello, Welcome};
-use crate::wire::{ALPN, PROTOCOL};
 
 /// One attempt takes at most this long. It is short, because a gateway that starts during an attempt is heard only when
 /// the next packet is sent, and QUIC doubles the time between those.
@@ -61,13 +61,15 @@ impl Dialer {
         let (mut reports, mut control) = (writer(send), reader(receive));
         write(&mut reports, hello).await?;
         match read::<Welcome>(&mut control).await? {
-            Some(Welcome::Accepted { protocol }) if protocol >= PROTOCOL.min && protocol <= PROTOCOL.max => {
+            Some(Welcome::Accepted { protocol })
+                if protocol >= hello.protocol.min && protocol <= hello.protocol.max =>
+            {
                 Ok(WorkerLink { connection, reports, control })
             }
             Some(Welcome::Accepted { .. }) => Err(LinkError::Protocol("an unknown version was chosen".into()).into()),
             Some(Welcome::Incompatible { protocol }) => {
                 connection.close(0u8.into(), b"incompatible");
-                Err(DialError::Incompatible { theirs: protocol, ours: PROTOCOL })
+                Err(DialError::Incompatible { theirs: protocol, ours: hello.protocol })
             }
             Some(Welcome::Refused { why }) => {
                 connection.close(0u8.into(), b"refused");

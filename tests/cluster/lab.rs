@@ -66,7 +66,8 @@ impl Lab {
         let mut lab = Self { clock, weather, file, nodes, _directory: directory };
         // What was given to the gateway is what a second life of it must have.
         let link = lab.nodes[0].link_address().unwrap();
-        lab.file.gateway.as_mut().unwrap().link = link;
+        let gateway = lab.file.gateway.as_mut().unwrap();
+        (gateway.link, gateway.address) = (link, link.to_string());
         lab.ready().await;
         lab
     }

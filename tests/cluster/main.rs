@@ -6,4 +6,5 @@ mod lab;
 mod leases;
 mod partition;
 mod rebuild;
+mod strangers;
 mod weather;

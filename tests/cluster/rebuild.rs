@@ -101,6 +101,7 @@ async fn a_lease_keeps_its_deadline_over_a_step_of_the_wall_clock_and_a_restart_
         assert_eq!(there[0].fence, lease.fence);
         let left = there[0].expires_in_ms;
         assert!((590_000..=596_000).contains(&left), "{left} ms are left after a step of {step} ms");
+        eventually("it is renewed through the gateway", || async { lab.renew(&lease.id).await.ok() }).await;
     }
 }
 
