@@ -128,15 +128,27 @@ impl Ledger {
     }
 
     /// The request was granted `lease`.
-    pub fn grant(&mut self, request: &RequestId, lease: &LeaseId) {
-        let Some(entry) = self.entries.get_mut(request) else { return };
-        entry.granted = true;
-        if entry.lease.as_ref() != Some(lease) {
-            if let Some(former) = entry.lease.replace(lease.clone()) {
-                self.by_lease.remove(&former);
-            }
-            self.by_lease.insert(lease.clone(), request.clone());
+    ///
+    /// Answers with the request whose lease had that id before and is over by that.
+    pub fn grant(&mut self, request: &RequestId, lease: &LeaseId) -> Option<RequestId> {
+        if !self.entries.contains_key(request) {
+            return None;
         }
+        // Its end has not been heard of yet, but one id names one lease.
+        let former = self.by_lease.get(lease).filter(|holder| *holder != request).cloned();
+        let former = former.filter(|holder| self.entries.get(holder).is_some_and(|entry| entry.granted));
+        if let Some(former) = &former {
+            self.remove(former);
+        }
+        let entry = self.entries.get_mut(request)?;
+        entry.granted = true;
+        if let Some(reserved) = entry.lease.replace(lease.clone())
+            && reserved != *lease
+        {
+            self.by_lease.remove(&reserved);
+        }
+        self.by_lease.insert(lease.clone(), request.clone());
+        former
     }
 
     /// The request ended without a lease: requester, lease id and key are free.

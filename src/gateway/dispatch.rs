@@ -1,26 +1,29 @@
-//! The way of a lease request through the gateway: checks, queue, dispatch, and what comes back.
+//! The way of a lease request through the fleet: where it can go, its dispatch, and what comes back.
 
-use ractor::RpcReplyPort;
+use std::collections::{HashMap, HashSet};
 
 use super::fleet::{Open, Stage};
-use super::front::{CallKind, FrontState, Watcher};
-use super::message::{FirstGrant, FleetLease};
+use super::front::{CallKind, FrontState};
+use super::message::FirstGrant;
 use super::placement::{Candidate, Placement, no_capacity, place};
 use super::read::ambiguous_resource;
 use super::session::Outcome;
 use super::table::Entered;
 use crate::admission::resource::Held;
-use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::clock::RunTime;
-use crate::limits::{DISPATCH_BOUND, OPEN_REQUESTS_MAX};
+use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
-use crate::model::{
-    Ask, Code, Door, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target,
-};
+use crate::model::{Code, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target};
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 
-/// Retries under one key that wait for one request.
-const WATCHERS_MAX: usize = 1_024;
+/// What came of placing a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// It is out, ended, or waits for a worker that is away.
+    Done,
+    /// It waits for an answer of a worker that is here.
+    Later,
+}
 
 /// Where a request can go now.
 enum Way {
@@ -33,159 +36,61 @@ enum Way {
 }
 
 impl FrontState {
-    /// Takes a request in. During the rebuild it is neither checked nor refused.
-    pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        let refusal = if self.stopping {
-            Refusal::new(Code::Stopping, "the gateway is going down; ask again when it is back")
-        } else if self.fleet.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
-            let full = Refusal::new(Code::QueueFull, "the gateway has too many open requests; ask again");
-            full.retry_after(std::time::Duration::from_secs(1))
-        } else if self.rebuilt {
-            return self.admit_now(ask, reply);
-        } else {
-            // Its key is not in the book before it has been checked.
-            let now = self.around.clock.now();
-            self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
-            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-            self.held_back.push(ask);
-            return;
-        };
-        // A caller that has gone hears nothing.
-        let _ = reply.send(Err(refusal));
-    }
-
-    /// Checks a request; one that is refused leaves nothing behind.
-    fn admit_now(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        match self.ledger.admit(&ask, Speaker::Requester) {
-            Ok(Admitted::New) => {
-                self.let_in(ask, Some(reply));
-                self.pump();
-            }
-            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
-                Some(RequestState::Open) => self.attach(&ask, &first, reply),
-                Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
-                Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
-                None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
-            },
-            Err(refusal) => drop(reply.send(Err(refusal))),
-        }
-    }
-
-    /// Checks a request that was held back during the rebuild. Its caller may know it by its id.
-    pub(super) fn admit_held_back(&mut self, ask: Ask) {
-        if self.nobody_waits(&ask) {
-            return self.end_second(&ask.id, Err(out_of_time()));
-        }
-        match self.ledger.admit(&ask, Speaker::Requester) {
-            Ok(Admitted::New) => self.let_in(ask, None),
-            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
-                Some(RequestState::Open) => {
-                    self.watchers.entry(first).or_default().push(Watcher::Mirror(ask.id));
-                }
-                Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
-                Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
-                None => {
-                    let refusal = Refusal::internal("a key stands for a request that is not known");
-                    self.end_second(&ask.id, Err(refusal));
-                }
-            },
-            Err(refusal) => self.end_second(&ask.id, Err(refusal)),
-        }
-    }
-
-    fn let_in(&mut self, ask: Ask, reply: Option<RpcReplyPort<Result<FleetLease, Refusal>>>) {
-        let now = self.around.clock.now();
-        self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
-        if let Some(reply) = reply {
-            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-        }
-        self.fleet.add(ask);
-    }
-
-    /// The key of `ask` stands for `first`, which is open: both end alike. It has an id of its own, because its caller
-    /// may ask about it before that.
-    fn attach(&mut self, ask: &Ask, first: &RequestId, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        let watchers = self.watchers.entry(first.clone()).or_default();
-        if watchers.len() >= WATCHERS_MAX {
-            let refusal = Refusal::new(Code::QueueFull, "too many wait under this key already; ask again later");
-            drop(reply.send(Err(refusal.retry_after(std::time::Duration::from_secs(1)))));
-            return;
-        }
-        watchers.push(Watcher::Mirror(ask.id.clone()));
-        let now = self.around.clock.now();
-        self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
-        self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-    }
-
-    /// Settles a request that holds nothing in the ledger.
-    pub(super) fn end_second(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
-        let now = self.around.clock.now().run;
-        match &result {
-            Ok(first) => {
-                self.requests.grant(id, first.clone());
-                self.requests.end(id, now);
-            }
-            Err(refusal) => self.requests.fail(id, refusal.clone(), now),
-        }
-        self.tell_watchers(id, &result);
-    }
-
-    /// True when an acquire's caller has gone. (A request of the other door is asked about by its id.)
-    fn nobody_waits(&self, ask: &Ask) -> bool {
-        ask.door == Door::Acquire && !self.is_awaited(&ask.id)
-    }
-
-    /// True while somebody is there to hear how a request ends.
-    fn is_awaited(&self, id: &RequestId) -> bool {
-        let watchers = self.watchers.get(id).map_or(&[][..], Vec::as_slice);
-        watchers.iter().any(|watcher| match watcher {
-            Watcher::Caller(reply) => !reply.is_closed(),
-            Watcher::Reader(reply) => !reply.is_closed(),
-            Watcher::Mirror(second) => self.is_awaited(second),
-        })
-    }
-
     /// Sends out what can be placed, in the order of the queue. What cannot be placed now is passed over.
     pub(super) fn pump(&mut self) {
         if !self.rebuilt || self.fleet.is_empty() {
             return;
         }
-        let now = self.around.clock.now().run;
         let mut outstanding = self.fleet.outstanding();
+        // There is only less and less room in one round: what is like a request that found none finds none either.
+        let mut no_room = HashSet::new();
         for id in self.fleet.in_order() {
             let Some(open) = self.fleet.get(&id) else { continue };
-            if self.nobody_waits(&open.ask) {
-                self.refuse(&id, out_of_time());
+            let alike = match &open.ask.target {
+                Target::Select(selector) if open.skipped.is_empty() && !self.orphans.concerns(&id) => {
+                    Some((selector.canonical(), open.ask.mode))
+                }
+                _ => None,
+            };
+            if alike.as_ref().is_some_and(|alike| no_room.contains(alike)) && !self.nobody_waits(&open.ask) {
                 continue;
             }
-            let way = match &open.ask.target {
-                Target::Select(selector) => self.way_by_selector(open, selector, &outstanding),
-                Target::Resource(address) => self.way_by_name(open, address),
-            };
-            match way {
-                Way::To(worker) => {
-                    *outstanding.entry(worker.clone()).or_default() += 1;
-                    self.send_out(&id, worker);
-                }
-                Way::Later => {}
-                Way::Refused(refusal) => self.refuse(&id, refusal),
-                Way::Away(refusal) => self.wait_or_refuse(&id, refusal, now),
+            if self.place_now(&id, &mut outstanding) == Placed::Later {
+                no_room.extend(alike);
             }
         }
     }
 
-    fn way_by_selector(
-        &self,
-        open: &Open,
-        selector: &Selector,
-        outstanding: &std::collections::HashMap<NodeName, usize>,
-    ) -> Way {
+    /// Sends one request out, ends it, or leaves it in its place.
+    pub(super) fn place_now(&mut self, id: &RequestId, outstanding: &mut HashMap<NodeName, usize>) -> Placed {
+        let Some(open) = self.fleet.get(id) else { return Placed::Done };
+        if self.nobody_waits(&open.ask) {
+            self.refuse(id, out_of_time());
+            return Placed::Done;
+        }
+        let way = match &open.ask.target {
+            Target::Select(selector) => self.way_by_selector(open, selector, outstanding),
+            Target::Resource(address) => self.way_by_name(open, address),
+        };
+        match way {
+            Way::To(worker) => {
+                *outstanding.entry(worker.clone()).or_default() += 1;
+                self.send_out(id, worker);
+            }
+            Way::Later => return Placed::Later,
+            Way::Refused(refusal) => self.refuse(id, refusal),
+            Way::Away(refusal) => self.wait_or_refuse(id, refusal, self.around.clock.now().run),
+        }
+        Placed::Done
+    }
+
+    fn way_by_selector(&self, open: &Open, selector: &Selector, outstanding: &HashMap<NodeName, usize>) -> Way {
         let candidates = self.workers.iter().map(|(name, worker)| Candidate {
             name,
             takes_requests: worker.takes_requests(),
             view: worker.view.as_ref(),
             outstanding: outstanding.get(name).copied().unwrap_or(0),
-            busy: worker.is_busy(),
+            busy: worker.is_busy() || self.orphans.releases(&open.ask.id, name),
             skipped: open.skipped.contains(name) || self.orphans.is_given_up(&open.ask.id, name),
         });
         match place(selector, open.ask.mode, candidates) {
@@ -209,8 +114,10 @@ impl FrontState {
             }
             [owner] => {
                 let skipped = open.skipped.contains(owner) || self.orphans.is_given_up(&open.ask.id, owner);
+                let busy =
+                    |worker: &super::front::Worker| worker.is_busy() || self.orphans.releases(&open.ask.id, owner);
                 match self.workers.get(owner) {
-                    Some(worker) if worker.takes_requests() && !skipped && worker.is_busy() => Way::Later,
+                    Some(worker) if worker.takes_requests() && !skipped && busy(worker) => Way::Later,
                     Some(worker) if worker.takes_requests() && !skipped => Way::To(owner.clone()),
                     _ => Way::Away(unreachable(owner)),
                 }
@@ -372,7 +279,9 @@ impl FrontState {
         match self.table.enter_as(name, worker, &held, number) {
             Entered::New(lease) | Entered::Known(lease) => {
                 self.fleet.remove(id);
-                self.ledger.grant(id, &lease);
+                if let Some(former) = self.ledger.grant(id, &lease) {
+                    self.requests.end(&former, self.around.clock.now().run);
+                }
                 match self.first_grant(&lease) {
                     Some(first) => {
                         self.requests.grant(id, first.clone());
@@ -405,31 +314,6 @@ impl FrontState {
         Some(FirstGrant { lease, expires_at })
     }
 
-    /// Answers when the request is settled, at once if it is.
-    pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<Request<FirstGrant>>>) {
-        match self.requests.get(&id) {
-            Some(Request { state: RequestState::Open, .. }) => {
-                let watchers = self.watchers.entry(id).or_default();
-                watchers.retain(|watcher| !matches!(watcher, Watcher::Reader(reply) if reply.is_closed()));
-                watchers.push(Watcher::Reader(reply));
-            }
-            known => drop(reply.send(known.cloned())),
-        }
-    }
-
-    fn tell_watchers(&mut self, id: &RequestId, result: &Result<FirstGrant, Refusal>) {
-        for watcher in self.watchers.remove(id).unwrap_or_default() {
-            // A caller that has gone finds the answer under its key.
-            match watcher {
-                Watcher::Caller(reply) => {
-                    drop(reply.send(result.clone().map(|first| first.lease)));
-                }
-                Watcher::Reader(reply) => drop(reply.send(self.requests.get(id).cloned())),
-                Watcher::Mirror(second) => self.end_second(&second, result.clone()),
-            }
-        }
-    }
-
     /// Releases a lease that nobody is to have, as often as it takes.
     pub(super) fn release_orphan(&mut self, worker: &NodeName, lease: &LeaseRecord) {
         self.orphans.add_lease(worker, lease);
@@ -439,7 +323,7 @@ impl FrontState {
 
 /// The end of an acquire whose caller has gone before it could be carried out: it has been told that nobody knows, and a
 /// lease that it got now would be held by nobody.
-fn out_of_time() -> Refusal {
+pub(super) fn out_of_time() -> Refusal {
     let message = "the caller's time was up before a worker could be asked; nothing is leased, ask again";
     Refusal::new(Code::WorkerUnreachable, message).retry_after(std::time::Duration::from_secs(1))
 }

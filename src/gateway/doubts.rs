@@ -59,8 +59,11 @@ impl FrontState {
             Some(Stage::InDoubt { worker: at, attempt: this, .. }) if at == worker && *this == attempt
         );
         if self.orphans.settle(id, worker, attempt) {
-            if let Some(held) = held {
-                self.take_or_release(id, worker, &held, number);
+            let waiting = self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting);
+            match held {
+                Some(held) if waiting => self.answered_grant(id, worker, &held, number),
+                Some(held) => self.release_orphan(worker, &held.lease),
+                None => {}
             }
         } else if in_doubt {
             match held {

@@ -201,7 +201,9 @@ impl Actor for Front {
                 state.delta(&worker, link, number, resource);
                 drop(room);
             }
-            FrontMessage::Answered { worker, link, id, outcome } => state.answered(&worker, link, id, outcome),
+            FrontMessage::Answered { worker, incarnation, id, outcome } => {
+                state.answered(&worker, incarnation, id, outcome);
+            }
             FrontMessage::Stop => state.stopping = true,
             FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),
             FrontMessage::Tick => {

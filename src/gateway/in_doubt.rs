@@ -62,6 +62,17 @@ impl Orphans {
         self.leases.contains_key(&(worker.clone(), lease.id.clone(), lease.fence))
     }
 
+    /// True while a lease that an attempt of this request got here is being released.
+    pub fn releases(&self, request: &RequestId, worker: &NodeName) -> bool {
+        self.leases.iter().any(|((at, ..), lease)| at == worker && lease.record.request_id == *request)
+    }
+
+    /// True when something of this request is still to be settled or released anywhere.
+    pub fn concerns(&self, request: &RequestId) -> bool {
+        self.given_up.keys().any(|(other, _)| other == request)
+            || self.leases.values().any(|lease| lease.record.request_id == *request)
+    }
+
     /// The lease is over: what it was.
     pub fn lease_ended(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence) -> Option<LeaseRecord> {
         self.leases.remove(&(worker.clone(), lease.clone(), fence)).map(|lease| lease.record)

@@ -6,7 +6,7 @@ use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FrontState};
 use super::message::FleetLease;
 use super::read::not_reported;
-use super::session::{CallId, LinkId, Outcome};
+use super::session::{CallId, Outcome};
 use super::table::Route;
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
@@ -64,19 +64,17 @@ impl FrontState {
     }
 
     /// What became of a call.
-    pub(super) fn answered(&mut self, name: &NodeName, link: LinkId, call: CallId, outcome: Outcome) {
-        let worker = name;
-        let outcome = match self.workers.get_mut(name) {
-            Some(worker) => {
-                worker.calls_out = worker.calls_out.saturating_sub(1);
-                // An answer of a former link counts with what came before this link's reports.
-                match outcome {
-                    Outcome::Answered(answer, _) if worker.link != Some(link) => Outcome::Answered(answer, 0),
-                    outcome => outcome,
-                }
+    pub(super) fn answered(&mut self, worker: &NodeName, incarnation: u64, call: CallId, outcome: Outcome) {
+        let mut outcome = outcome;
+        if let Some(state) = self.workers.get_mut(worker) {
+            state.calls_out = state.calls_out.saturating_sub(1);
+            // Numbers of a former life of the worker cannot be compared with those of this one, and what it did is in
+            // this one's reports: it counts as an answer that did not come.
+            let today = state.view.as_ref().is_some_and(|view| view.incarnation() == incarnation);
+            if matches!(outcome, Outcome::Answered(..)) && !today {
+                outcome = Outcome::Lost;
             }
-            None => outcome,
-        };
+        }
         match self.calls.remove(&call) {
             None => {}
             Some(CallKind::Dispatch { request, attempt }) => {

@@ -155,7 +155,7 @@ pub enum FrontMessage {
     Delta { worker: NodeName, link: LinkId, number: u64, resource: ResourceReport, room: Room },
     /// From a session: what became of a call.
     #[doc(hidden)]
-    Answered { worker: NodeName, link: LinkId, id: CallId, outcome: Outcome },
+    Answered { worker: NodeName, incarnation: u64, id: CallId, outcome: Outcome },
     /// From a session: a link is down.
     #[doc(hidden)]
     Down { worker: NodeName, link: LinkId, why: String },

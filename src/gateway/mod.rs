@@ -3,6 +3,7 @@
 //! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
 //! each worker holds its link. The gateway has no truth on disk: its table is a function of what the workers report.
 
+mod admit;
 mod dispatch;
 mod doubts;
 pub mod fleet;

@@ -15,7 +15,7 @@ pub struct Candidate<'a> {
     pub view: Option<&'a View>,
     /// Probes that it has not answered; each may take one of its free matches.
     pub outstanding: usize,
-    /// True when it has as many calls unanswered as it may.
+    /// True when it has as many calls unanswered as it may, or one whose end this request has to wait for.
     pub busy: bool,
     /// True when it has refused this request.
     pub skipped: bool,
@@ -46,6 +46,10 @@ pub fn place<'a>(selector: &Selector, mode: Mode, candidates: impl Iterator<Item
             away = true;
             continue;
         };
+        if candidate.busy && candidate.takes_requests && !candidate.skipped {
+            later = true;
+            continue;
+        }
         let (mut matches, mut free) = (0, 0);
         for seen in view.resources().values().filter(|seen| seen.grantable) {
             if selector.matches(&seen.labels) {
@@ -65,7 +69,7 @@ pub fn place<'a>(selector: &Selector, mode: Mode, candidates: impl Iterator<Item
         }
         let sure = free.saturating_sub(candidate.outstanding);
         let better = |(most, name): (usize, &NodeName)| sure > most || sure == most && candidate.name < name;
-        if sure == 0 || candidate.busy {
+        if sure == 0 {
             later = true;
         } else if best.is_none_or(better) {
             best = Some((sure, candidate.name));

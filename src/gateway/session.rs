@@ -211,10 +211,10 @@ impl SessionState {
     }
 
     fn ask(&self, id: CallId, call: Call, bound: Duration) {
-        let worker = self.around.worker.clone();
-        let sent = self.link.as_ref().and_then(|up| Some((up.id, up.asker.send(call).ok()?)));
-        let Some((link, pending)) = sent else {
-            self.tell(FrontMessage::Answered { worker, link: 0, id, outcome: Outcome::NotSent });
+        // The link that is up is one of the latest life of the worker.
+        let (worker, incarnation) = (self.around.worker.clone(), self.incarnation);
+        let Some(pending) = self.link.as_ref().and_then(|up| up.asker.send(call).ok()) else {
+            self.tell(FrontMessage::Answered { worker, incarnation, id, outcome: Outcome::NotSent });
             return;
         };
         let front = self.around.front.clone();
@@ -223,7 +223,7 @@ impl SessionState {
                 Ok((answer, number)) => Outcome::Answered(Box::new(answer), number),
                 Err(_) => Outcome::Lost,
             };
-            let _ = front.cast(FrontMessage::Answered { worker, link, id, outcome });
+            let _ = front.cast(FrontMessage::Answered { worker, incarnation, id, outcome });
         });
     }
 

@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
 use tokio::task::JoinHandle;
 
 use super::attempts::Attempts;
 use super::directory::{Directory, Life};
+use super::drift::Drift;
 use super::message::{DeskMessage, FirstGrant, Grant, OpId, ResourceNow, Said};
 use super::reporter::{Reporter, report};
 use super::resource::{Resource, ResourceArguments, ResourceMessage, queue_full};
@@ -29,8 +30,6 @@ use crate::store::Store;
 const RESIDENCY: Duration = Duration::from_secs(60);
 /// The desk looks at the clock at least this often, because a timer does not count the time of a suspend.
 const TICK_MAX: Duration = Duration::from_secs(1);
-/// The wall and the run clock may drift apart by this much before deadlines on disk are written anew (SPEC §1).
-const DRIFT_MAX: SignedDuration = SignedDuration::from_secs(5);
 
 /// The actor; what it is comes with [`DeskArguments`].
 #[derive(Debug)]
@@ -67,8 +66,7 @@ pub struct DeskState {
     pub(super) ops: HashMap<OpId, Op>,
     next_op: OpId,
     timer: Option<(RunTime, Timer)>,
-    /// What the wall clock was ahead of the run clock when the deadlines on disk were last written anew.
-    skew: SignedDuration,
+    pub(super) drift: Drift,
     pub(super) stopping: bool,
     retire_at: RunTime,
 }
@@ -119,7 +117,7 @@ impl Actor for Desk {
         myself: ActorRef<DeskMessage>,
         arguments: DeskArguments,
     ) -> Result<DeskState, ActorProcessingErr> {
-        let Restarted { incarnation, ledger, requests, directory, schedule } = arguments.restarted;
+        let Restarted { incarnation, ledger, requests, directory, schedule, drift } = arguments.restarted;
         let mut state = DeskState {
             name: arguments.name,
             myself,
@@ -135,11 +133,10 @@ impl Actor for Desk {
             ops: HashMap::new(),
             next_op: 1,
             timer: None,
-            skew: SignedDuration::ZERO,
+            drift,
             stopping: false,
             retire_at: RunTime::default(),
         };
-        state.skew = skew(state.clock.now());
         state.arm_timer();
         Ok(state)
     }
@@ -284,7 +281,7 @@ impl DeskState {
         for resource in self.schedule.due(now.run) {
             self.send(&resource, OpKind::Wake, Command::Wake).await;
         }
-        self.rewrite_if_the_clock_was_set(now).await;
+        self.rewrite_deadlines(now).await;
         if now.run >= self.retire_at {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
@@ -292,24 +289,15 @@ impl DeskState {
         }
     }
 
-    /// Deadlines on disk are wall time. When somebody has set the wall clock they are written anew, so that a restart
-    /// neither ends nor prolongs a lease (SPEC §1).
-    async fn rewrite_if_the_clock_was_set(&mut self, now: Now) {
-        let skew = skew(now);
-        if (skew - self.skew).abs() <= DRIFT_MAX {
-            return;
+    /// Writes deadlines anew that say something else on disk than this run knows.
+    async fn rewrite_deadlines(&mut self, now: Now) {
+        if self.drift.was_set(now) {
+            let held = self.directory.iter().filter(|entry| !entry.state.held.is_empty());
+            self.drift.add(held.map(|entry| entry.spec.id.clone()));
         }
-        tracing::warn!(by = %(skew - self.skew), "the wall clock was set; deadlines on disk are written anew");
-        self.skew = skew;
-        let held = |entry: &super::directory::Entry| (!entry.state.held.is_empty()).then(|| entry.spec.id.clone());
-        for resource in self.directory.iter().filter_map(held).collect::<Vec<_>>() {
+        for resource in self.drift.next_group(now.run) {
             self.send(&resource, OpKind::Rewrite, Command::Rewrite).await;
         }
-    }
-
-    /// A deadline could not be written anew: it is tried again with the next tick.
-    pub(super) fn rewrite_again(&mut self) {
-        self.skew = SignedDuration::ZERO;
     }
 
     fn retire(&mut self, now: RunTime) {
@@ -400,12 +388,6 @@ pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
         expires_at: now.wall_at(held.deadline),
         labels: labels.clone(),
     }
-}
-
-/// How far the wall clock is ahead of the run clock, from an arbitrary point.
-fn skew(now: Now) -> SignedDuration {
-    let run = SignedDuration::try_from(now.run.0).unwrap_or(SignedDuration::MAX);
-    SignedDuration::from_micros(now.wall.as_microsecond()).saturating_sub(run)
 }
 
 fn unknown_resource(address: &ResourceAddress) -> Refusal {

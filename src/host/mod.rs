@@ -7,6 +7,7 @@ mod admit;
 mod attempts;
 pub mod desk;
 mod directory;
+mod drift;
 pub mod message;
 mod reporter;
 mod resource;

@@ -1,8 +1,11 @@
 //! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
 
 use super::directory::Directory;
+use super::drift::{DRIFT_MAX, Drift};
 use super::message::FirstGrant;
 use super::resource::restored;
 use super::schedule::Schedule;
@@ -10,7 +13,7 @@ use crate::admission::resource::{Change, Command, ResourceState, apply, decide};
 use crate::admission::{LeaseRules, Ledger, Requests};
 use crate::clock::Now;
 use crate::limits::RESOURCES_MAX;
-use crate::model::{Labels, RequestId, ResourceId, ResourceSpec};
+use crate::model::{Labels, LeaseRecord, RequestId, ResourceId, ResourceSpec};
 use crate::store::{Loaded, StoredRequest};
 
 /// What the last run left, as the desk's own parts.
@@ -21,6 +24,7 @@ pub struct Restarted {
     pub(super) requests: Requests<FirstGrant>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule,
+    pub(super) drift: Drift,
 }
 
 /// The resources of the lab file as the database knows them, and what has expired while the node was down. The
@@ -30,6 +34,9 @@ pub struct Restoring {
     incarnation: u64,
     resources: Vec<(ResourceSpec, bool, ResourceState)>,
     requests: Vec<StoredRequest>,
+    /// Resources whose deadlines on disk lay outside the width of their lease, because the wall clock was set while the
+    /// node was down.
+    clamped: BTreeSet<ResourceId>,
     /// For each resource with something to write, its changes.
     pub expired: Vec<(ResourceId, Vec<Change>)>,
 }
@@ -37,6 +44,14 @@ pub struct Restoring {
 impl Restoring {
     /// Brings the lab file and the database together.
     pub fn begin(specs: Vec<ResourceSpec>, loaded: Loaded, now: Now) -> Self {
+        let outside = |(lease, expires_at): &(LeaseRecord, Timestamp)| {
+            let kept = now.wall_at(now.run_at(*expires_at, lease.ttl));
+            expires_at.duration_since(kept).abs() > DRIFT_MAX
+        };
+        let clamped = (loaded.resources.iter())
+            .filter(|rows| rows.leases.iter().any(outside))
+            .map(|rows| rows.id.clone())
+            .collect();
         let mut stored: HashMap<ResourceId, _> =
             loaded.resources.into_iter().map(|resource| (resource.id.clone(), resource)).collect();
         let mut resources = Vec::with_capacity(specs.len());
@@ -61,7 +76,7 @@ impl Restoring {
                 expired.push((spec.id.clone(), changes));
             }
         }
-        Self { incarnation: loaded.incarnation, resources, requests: loaded.requests, expired }
+        Self { incarnation: loaded.incarnation, resources, requests: loaded.requests, clamped, expired }
     }
 
     /// The desk's parts.
@@ -104,6 +119,7 @@ impl Restoring {
             schedule.set(&spec.id, state.wake_at());
             directory.add(spec, grantable, state);
         }
-        Restarted { incarnation: self.incarnation, ledger, requests, directory, schedule }
+        let drift = Drift::new(now, self.clamped);
+        Restarted { incarnation: self.incarnation, ledger, requests, directory, schedule, drift }
     }
 }

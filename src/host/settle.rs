@@ -92,7 +92,10 @@ impl DeskState {
                 self.tell_watchers(&request, &Err(refusal));
             }
             (OpKind::Wake, reply) => self.woken(&resource, reply),
-            (OpKind::Rewrite, Reply::Refused(_)) => self.rewrite_again(),
+            (OpKind::Rewrite, reply) => {
+                let written = !matches!(reply, Reply::Refused(_));
+                self.drift.settled(&resource, written, self.clock.now().run);
+            }
             (kind, reply) => self.answer_change(kind, reply),
         }
     }
@@ -188,7 +191,8 @@ fn outcome(op: &Op, state: &ResourceState) -> Reply {
             let there = |held: &Held| held.lease.id == lease.id && held.lease.fence == lease.fence;
             if state.held.iter().any(there) { not_done() } else { Reply::Released(LeaseRecord::clone(lease)) }
         }
-        OpKind::Wake | OpKind::Rewrite => Reply::Nothing,
+        OpKind::Rewrite => not_done(),
+        OpKind::Wake => Reply::Nothing,
     }
 }
 

@@ -28,7 +28,10 @@ impl Operator for Commands {
             .enable_all()
             .build()
             .context("the runtime could not be started")?;
-        runtime.block_on(run(&lab, args.node.as_ref()))
+        let ended = runtime.block_on(run(&lab, args.node.as_ref()));
+        // A disk that hangs must not keep the process; what is durable is the truth.
+        runtime.shutdown_background();
+        ended
     }
 
     fn check_config(&self, args: ConfigArgs) -> anyhow::Result<ExitCode> {

@@ -136,6 +136,8 @@ impl Running {
             && tokio::time::timeout(STOP_BOUND, store.wait()).await.is_err()
         {
             tracing::warn!(node = %self.name, "the store did not finish in time");
+            // It may still write: the lock stays with this process to its end.
+            std::mem::forget(self._lock);
         }
     }
 }

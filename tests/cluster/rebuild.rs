@@ -117,3 +117,20 @@ async fn a_gateway_that_is_going_down_takes_no_request_and_still_renews() {
     lab.ready().await;
     granted(&lab.lease("job-2", "platform=linux").await.unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_while_a_worker_was_down_prolongs_a_lease_once_at_most() {
+    let mut lab = Lab::start().await;
+    let width = std::time::Duration::from_secs(600);
+    lab.acquire("job-1", "pixel", width).await.unwrap();
+    lab.stop("rack-1").await;
+    lab.clock.step_wall_ms(-3_600_000);
+    for restart in 0..3 {
+        lab.restart("rack-1").await;
+        let worker = lab.worker("rack-1");
+        let left = worker.leases(&Caller::admin()).await.unwrap()[0].expires_in_ms;
+        assert!(left <= 600_000 - restart * 100_000, "{left} ms are left at restart {restart}");
+        tokio::time::sleep(std::time::Duration::from_secs(100)).await;
+        lab.stop("rack-1").await;
+    }
+}
