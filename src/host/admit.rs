@@ -47,11 +47,14 @@ impl DeskState {
             }
             Some(RequestState::Failed(_)) | None => false,
         };
-        if self.attempts.is_taken(id, attempt) && state.is_some() {
+        let too_late = || Refusal::new(Code::Stopping, "this attempt comes too late");
+        if self.attempts.is_cancelled(id, attempt) {
+            self.say(reply, Err(too_late()));
+        } else if self.attempts.is_taken(id, attempt) && state.is_some() {
             self.replay(id, reply);
-        } else if self.attempts.is_cancelled(id, attempt) || alive {
+        } else if alive {
             // Another attempt holds a lease: the gateway asks about that one before it sends a new one.
-            self.say(reply, Err(Refusal::new(Code::Stopping, "this attempt comes too late")));
+            self.say(reply, Err(too_late()));
         } else {
             return Some(reply);
         }

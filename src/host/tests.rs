@@ -10,7 +10,7 @@ use super::message::{DeskMessage, Grant, Origin, Said};
 use super::{Host, HostArguments, start};
 use crate::admission::LeaseRules;
 use crate::clock::Clock;
-use crate::model::{Ask, Authority, Caller, Code, Door, Mode, RequestId, ResourceSpec, Target};
+use crate::model::{Ask, Authority, Caller, Code, Door, LeaseRecord, Mode, RequestId, ResourceSpec, Target};
 
 struct Bench {
     host: Host,
@@ -44,20 +44,20 @@ impl Bench {
     }
 
     fn acquire(&self, requester: &str, resource: &str) -> Receiver<Said<Grant>> {
-        let ask = Ask {
-            id: RequestId::generate(),
-            door: Door::Acquire,
-            requester: requester.parse().unwrap(),
-            target: Target::Resource(resource.parse().unwrap()),
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(60),
-            priority: Default::default(),
-            lease_id: None,
-            no_wait: true,
-            note: None,
-            key: Some("the-same-key".parse().unwrap()),
-        };
+        let ask = ask(requester, resource);
         self.send(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply })
+    }
+
+    /// The same request by a gateway, as its `attempt`.
+    fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Grant>> {
+        let ask = Ask { id: id.clone(), ..ask("gw:gateway:ci", "a") };
+        let fingerprint = ask.fingerprint();
+        self.send(|reply| DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint }, reply })
+    }
+
+    fn release(&self, grant: &Grant) -> Receiver<Said<LeaseRecord>> {
+        let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
+        self.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply })
     }
 
     fn renew(&self, grant: &Grant) -> Receiver<Said<Grant>> {
@@ -74,6 +74,22 @@ impl Bench {
         let other = rusqlite::Connection::open(&self.database).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         other
+    }
+}
+
+fn ask(requester: &str, resource: &str) -> Ask {
+    Ask {
+        id: RequestId::generate(),
+        door: Door::Acquire,
+        requester: requester.parse().unwrap(),
+        target: Target::Resource(resource.parse().unwrap()),
+        mode: Mode::Exclusive,
+        ttl: Duration::from_secs(60),
+        priority: Default::default(),
+        lease_id: None,
+        no_wait: true,
+        note: None,
+        key: Some("the-same-key".parse().unwrap()),
     }
 }
 
@@ -101,11 +117,7 @@ async fn a_grant_that_was_being_committed_when_the_actor_died_is_answered_as_the
     let bench = Bench::new().await;
     // The actor of `a` runs, so that it can die.
     let first = answer(bench.acquire("first", "a")).await.unwrap();
-    let release = |grant: &Grant| {
-        let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
-        bench.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply })
-    };
-    answer(release(&first)).await.unwrap();
+    answer(bench.release(&first)).await.unwrap();
 
     let commits = bench.hold_commits();
     let in_flight = bench.acquire("ci", "a");
@@ -124,7 +136,7 @@ async fn a_grant_that_was_being_committed_when_the_actor_died_is_answered_as_the
     assert_eq!(answer(bench.renew(&granted)).await.unwrap().lease.fence, granted.lease.fence);
 
     // What ended without a row is not remembered: the same key is a new try.
-    answer(release(&granted)).await.unwrap();
+    answer(bench.release(&granted)).await.unwrap();
     assert_eq!(answer(bench.acquire("late", "a")).await.unwrap().lease.holder.to_string(), "late");
 }
 
@@ -133,8 +145,7 @@ async fn a_release_that_was_being_committed_when_the_actor_died_has_happened_if_
     let bench = Bench::new().await;
     let held = answer(bench.acquire("ci", "a")).await.unwrap();
     let commits = bench.hold_commits();
-    let (lease, authority) = (held.lease.id.clone(), Authority::Client(Caller::admin()));
-    let released = bench.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply });
+    let released = bench.release(&held);
     bench.kill("a");
     drop(commits);
     assert_eq!(answer(released).await.unwrap().id, held.lease.id);
@@ -152,4 +163,20 @@ async fn an_idle_resource_is_retired_and_comes_back_with_its_lease() {
     assert_eq!(actors().await, 0);
     assert_eq!(answer(bench.renew(&held)).await.unwrap().lease.fence, held.lease.fence);
     assert_eq!(actors().await, 1);
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_settled_as_nothing_is_refused_and_the_next_is_a_new_try() {
+    let bench = Bench::new().await;
+    let id = RequestId::generate();
+    let first = answer(bench.dispatch(&id, 1)).await.unwrap();
+    let again = answer(bench.dispatch(&id, 1)).await.unwrap();
+    assert_eq!(again.lease.fence, first.lease.fence, "the same dispatch twice has one answer");
+    assert_eq!(answer(bench.dispatch(&id, 2)).await.unwrap_err(), Code::Stopping, "the first attempt holds a lease");
+    answer(bench.release(&first)).await.unwrap();
+    let settled = bench.send(|reply| DeskMessage::Settle { request: id.clone(), attempt: 2, reply });
+    assert_eq!(answer(settled).await.unwrap(), None, "its lease is over");
+    assert_eq!(answer(bench.dispatch(&id, 1)).await.unwrap_err(), Code::Stopping, "an ended lease is nobody's answer");
+    let next = answer(bench.dispatch(&id, 3)).await.unwrap();
+    assert!(next.lease.fence > first.lease.fence);
 }

@@ -73,8 +73,6 @@ codes! {
     WorkerUnreachable = "WORKER_UNREACHABLE", 503, 1;
     /// A queue of the node is full.
     QueueFull = "QUEUE_FULL", 503, 11;
-    /// This is answered by workers only.
-    UnsupportedOnGateway = "UNSUPPORTED_ON_GATEWAY", 501, 2;
     /// This is answered by gateways only.
     UnsupportedOnWorker = "UNSUPPORTED_ON_WORKER", 501, 2;
     /// No such route.

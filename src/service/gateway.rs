@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
-use super::host::{not_your_request, unknown_request};
+use super::access::{lease_for, request_for};
 use super::views::{
     Connection, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
     ResourceCounts, ResourceView, StatusView, WorkerCounts, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
-use crate::admission::resource::{Held, not_yours};
+use crate::admission::resource::Held;
 use crate::admission::{Request, RequestState};
 use crate::clock::Clock;
 use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
@@ -118,11 +118,7 @@ impl Coordinator for GatewayService {
             let watched = ask_actor(&self.front, wait, |reply| FrontMessage::Watch(id.clone(), reply)).await;
             found = watched.unwrap_or(found);
         }
-        let request = found.ok_or_else(|| unknown_request(id))?;
-        if !caller.may_read(&request.requester) {
-            return Err(not_your_request(id));
-        }
-        Ok(self.request_view(id.clone(), request))
+        Ok(self.request_view(id.clone(), request_for(caller, id, found)?))
     }
 
     async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
@@ -144,11 +140,8 @@ impl Coordinator for GatewayService {
 
     async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal> {
         let lease = self.ask(|reply| FrontMessage::Lease(id.clone(), reply)).await??;
-        if caller.may_read(&lease.lease.holder.bare()) {
-            Ok(self.lease_view(&lease))
-        } else {
-            Err(not_yours(id, "read"))
-        }
+        lease_for(caller, id, &lease.lease.holder.bare())?;
+        Ok(self.lease_view(&lease))
     }
 
     async fn renew(

@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
+use super::access::{lease_for, request_for};
 use super::views::{
     LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView, ResourceCounts,
     ResourceView, StatusView, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
-use crate::admission::resource::{not_yours, unknown_lease};
+use crate::admission::resource::unknown_lease;
 use crate::admission::{Request, RequestState};
 use crate::clock::Clock;
 use crate::host::message::{DeskMessage, FirstGrant, Grant, Origin, ResourceNow, Said};
@@ -113,11 +114,7 @@ impl Coordinator for HostService {
             let watched = ask_actor(&self.desk, wait, |reply| DeskMessage::Watch(id.clone(), reply)).await;
             found = watched.unwrap_or(found);
         }
-        let request = found.ok_or_else(|| unknown_request(id))?;
-        if !caller.may_read(&request.requester) {
-            return Err(not_your_request(id));
-        }
-        Ok(self.request_view(id.clone(), request))
+        Ok(self.request_view(id.clone(), request_for(caller, id, found)?))
     }
 
     async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
@@ -135,7 +132,8 @@ impl Coordinator for HostService {
     async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal> {
         let found = self.read(|reply| DeskMessage::Lease(id.clone(), reply)).await?;
         let grant = found.ok_or_else(|| unknown_lease(id))?;
-        if caller.may_read(&grant.lease.holder) { Ok(self.lease_view(&grant)) } else { Err(not_yours(id, "read")) }
+        lease_for(caller, id, &grant.lease.holder)?;
+        Ok(self.lease_view(&grant))
     }
 
     async fn renew(
@@ -193,18 +191,4 @@ impl Coordinator for HostService {
         // The desk admits from its first message on: what had expired was settled before it started.
         Readiness { ready: true, reasons: Vec::new(), workers: None }
     }
-}
-
-/// `UNKNOWN_LEASE_REQUEST` for `id`.
-pub(super) fn unknown_request(id: &RequestId) -> Refusal {
-    Refusal::new(Code::UnknownLeaseRequest, format!("no lease request {id}; settled ones are forgotten after a while"))
-        .with("requestId", id.as_str())
-}
-
-/// `INSUFFICIENT_PERMISSIONS` for a request of somebody else.
-pub(super) fn not_your_request(id: &RequestId) -> Refusal {
-    Refusal::new(
-        Code::InsufficientPermissions,
-        format!("lease request {id} is not yours; only its owner or an admin may read it"),
-    )
 }

@@ -3,6 +3,7 @@
 //! Every answer is one of the shapes in [`views`], every question one of those in [`ask`], and every "no" a
 //! [`Refusal`].
 
+mod access;
 pub mod answers;
 pub mod ask;
 mod gateway;

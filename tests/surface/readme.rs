@@ -4,11 +4,12 @@
 //! line, for any lines. Runs of spaces count as one.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
+
+use crate::ports::free_port;
 
 const README: &str = include_str!("../../README.md");
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
@@ -39,10 +40,7 @@ impl Drop for Lab {
 
 impl Lab {
     fn new() -> Self {
-        // Ports of the ephemeral range that were free a moment ago; nothing else in this test takes one.
-        let api = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let link = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { state: tempfile::tempdir().unwrap(), api, link, node: None }
+        Self { state: tempfile::tempdir().unwrap(), api: free_port(), link: free_port(), node: None }
     }
 
     fn dress(&self, command: &mut Command) {

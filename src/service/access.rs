@@ -1,0 +1,34 @@
+//! Who may see what: one rule for hosts and gateways.
+
+use crate::admission::Request;
+use crate::admission::resource::not_yours;
+use crate::model::{Caller, Code, LeaseId, Refusal, RequestId, Requester};
+
+/// A lease request, if it is there and the caller may read it.
+///
+/// # Errors
+/// `UNKNOWN_LEASE_REQUEST`, `INSUFFICIENT_PERMISSIONS`.
+pub(super) fn request_for<L>(
+    caller: &Caller,
+    id: &RequestId,
+    found: Option<Request<L>>,
+) -> Result<Request<L>, Refusal> {
+    let unknown = || {
+        let message = format!("no lease request {id}; settled ones are forgotten after a while");
+        Refusal::new(Code::UnknownLeaseRequest, message).with("requestId", id.as_str())
+    };
+    let request = found.ok_or_else(unknown)?;
+    if caller.may_read(&request.requester) {
+        return Ok(request);
+    }
+    let message = format!("lease request {id} is not yours; only its owner or an admin may read it");
+    Err(Refusal::new(Code::InsufficientPermissions, message))
+}
+
+/// Whether the caller may read a lease of `holder`.
+///
+/// # Errors
+/// `INSUFFICIENT_PERMISSIONS`.
+pub(super) fn lease_for(caller: &Caller, id: &LeaseId, holder: &Requester) -> Result<(), Refusal> {
+    if caller.may_read(holder) { Ok(()) } else { Err(not_yours(id, "read")) }
+}
