@@ -14,6 +14,10 @@ pub const RESOURCES_MAX: usize = 100_000;
 pub const SHARED_MAX: u32 = 256;
 /// Workers of one lab.
 pub const WORKERS_MAX: usize = 1_000;
+/// Waiters of one node, of both kinds, unless `limits.waiters` says less.
+pub const WAITERS_MAX: usize = 200_000;
+/// Callers that wait for one lease request.
+pub const WATCHERS_MAX: usize = 1_024;
 /// Lease requests that wait at a gateway for a worker's answer.
 pub const OPEN_REQUESTS_MAX: usize = 200_000;
 /// Commands that wait for one resource's commit.

@@ -3,10 +3,17 @@
 //! A request enters by [`Ledger::admit`], which reserves its requester, its lease id and its key in the same step
 //! in which it checks them. It leaves by [`Ledger::refuse`] or, once granted, by [`Ledger::end`]. A key that is to
 //! be remembered outlives both until [`Ledger::forget`].
+//!
+//! An unattended waiter holds its requester and its lease id between two asks. An ask for the resource that it waits
+//! for is no second request: it takes the waiter's reservations over ([`Admitted::Again`]) and, when it is answered,
+//! leaves them to whatever stands in the waiting room then ([`Ledger::waits`]).
 
 use std::collections::HashMap;
 
-use crate::model::{Ask, Code, Fingerprint, IdempotencyKey, LeaseId, Refusal, RequestId, Requester};
+use crate::model::{
+    Ask, ChosenLeaseId, Code, Fingerprint, IdempotencyKey, LeaseId, Refusal, RequestId, Requester, ResourceId,
+    WaitPolicy,
+};
 
 /// Reservations of requesters, lease ids and idempotency keys.
 #[derive(Debug)]
@@ -23,8 +30,14 @@ pub struct Ledger {
 struct Entry {
     requester: Requester,
     lease: Option<LeaseId>,
+    /// The id that an unattended waiter had before its latest ask, until that is answered.
+    former_lease: Option<LeaseId>,
     granted: bool,
     key: Option<IdempotencyKey>,
+    /// The resource in whose waiting room it stands unattended, or wants to.
+    waits_for: Option<ResourceId>,
+    /// True while an ask of it is under way.
+    asking: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +63,10 @@ pub enum Admitted {
     New,
     /// Its key is known: the answer of this request is its answer.
     Replay(RequestId),
+    /// An unattended waiter asks again for what it waits for; the ask has taken its reservations over.
+    Again,
+    /// The same, while this ask of it is not answered yet: it comes after that.
+    Behind(RequestId),
 }
 
 impl Ledger {
@@ -65,12 +82,14 @@ impl Ledger {
         }
     }
 
-    /// Checks a request and reserves what it names.
+    /// Checks a request and reserves what it names. `by_name` is the resource that a request of the first door is for:
+    /// there an unattended waiter may ask again.
     ///
     /// # Errors
     /// `IDEMPOTENCY_CONFLICT`, `REQUESTER_ALREADY_LEASED`, `LEASE_ID_TAKEN`, in this order; nothing is reserved.
-    pub fn admit(&mut self, ask: &Ask, speaker: Speaker) -> Result<Admitted, Refusal> {
+    pub fn admit(&mut self, ask: &Ask, speaker: Speaker, by_name: Option<&ResourceId>) -> Result<Admitted, Refusal> {
         debug_assert!(!self.entries.contains_key(&ask.id), "a request is admitted once");
+        let mut standing = None;
         if speaker == Speaker::Requester {
             if let Some(known) = ask.key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone()))) {
                 return if known.fingerprint == ask.fingerprint() {
@@ -80,17 +99,67 @@ impl Ledger {
                 };
             }
             let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
-            if held.len() >= self.requester_max {
+            let waits_there = |id: &&RequestId| {
+                by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
+            };
+            standing = held.iter().find(waits_there).cloned();
+            if standing.is_none() && held.len() >= self.requester_max {
                 return Err(self.already_leased(&ask.requester, held));
             }
         }
+        if let Some(id) = standing.as_ref().filter(|id| self.entries.get(id).is_some_and(|entry| entry.asking)) {
+            return Ok(Admitted::Behind(id.clone()));
+        }
         let lease = ask.lease_id.clone().map(LeaseId::from);
-        if let Some(lease) = lease.as_ref().filter(|lease| self.by_lease.contains_key(lease)) {
+        let of_another = |lease: &&LeaseId| self.by_lease.get(lease).is_some_and(|id| Some(id) != standing.as_ref());
+        if let Some(lease) = lease.as_ref().filter(of_another) {
             return Err(lease_id_taken(lease));
         }
         let key = ask.key.clone().filter(|_| speaker == Speaker::Requester);
-        self.insert(&ask.id, Entry { requester: ask.requester.clone(), lease, granted: false, key }, ask.fingerprint());
-        Ok(Admitted::New)
+        let mut entry = Entry {
+            requester: ask.requester.clone(),
+            lease,
+            former_lease: None,
+            granted: false,
+            key,
+            waits_for: by_name.cloned().filter(|_| ask.wait == WaitPolicy::JoinWaitingRoom || standing.is_some()),
+            asking: true,
+        };
+        let admitted = match standing {
+            Some(standing) => {
+                let former = self.remove(&standing).and_then(|former| former.lease);
+                entry.former_lease = former.clone().filter(|_| entry.lease.is_some() && entry.lease != former);
+                entry.lease = entry.lease.or(former);
+                Admitted::Again
+            }
+            None => Admitted::New,
+        };
+        self.insert(&ask.id, entry, ask.fingerprint());
+        Ok(admitted)
+    }
+
+    /// The ask `request` of an unattended waiter is answered, and it stands in the waiting room as `entry`, with this
+    /// lease id if it chose one. Its key is free: the same key is a new try.
+    pub fn waits(&mut self, request: &RequestId, entry: &RequestId, lease: Option<&ChosenLeaseId>) {
+        let Some(former) = self.remove(request) else { return };
+        self.forget_key(&former.requester, former.key.as_ref(), request);
+        let lease = lease.cloned().map(LeaseId::from);
+        let stands = Entry { lease, former_lease: None, key: None, asking: false, ..former };
+        self.insert_with(entry, stands, None);
+    }
+
+    /// Enters an unattended waiter that is already a fact: read from disk.
+    pub fn restore_waiter(&mut self, request: &RequestId, requester: &Requester, resource: &ResourceId) {
+        let entry = Entry {
+            requester: requester.clone(),
+            lease: None,
+            former_lease: None,
+            granted: false,
+            key: None,
+            waits_for: Some(resource.clone()),
+            asking: false,
+        };
+        self.insert_with(request, entry, None);
     }
 
     /// Enters a granted lease that is already a fact: read from disk, or reported by a worker. Its key, if it has
@@ -105,7 +174,15 @@ impl Ledger {
     ) {
         let fingerprint = key.as_ref().map(|(_, fingerprint)| *fingerprint);
         let key = key.map(|(key, _)| key);
-        let entry = Entry { requester: requester.clone(), lease: Some(lease.clone()), granted: true, key };
+        let entry = Entry {
+            requester: requester.clone(),
+            lease: Some(lease.clone()),
+            former_lease: None,
+            granted: true,
+            key,
+            waits_for: None,
+            asking: false,
+        };
         self.remove(request);
         if let Some(holder) = self.by_lease.remove(lease) {
             match self.entries.get_mut(&holder) {
@@ -142,6 +219,10 @@ impl Ledger {
         }
         let entry = self.entries.get_mut(request)?;
         entry.granted = true;
+        entry.waits_for = None;
+        if let Some(unused) = entry.former_lease.take() {
+            self.by_lease.remove(&unused);
+        }
         if let Some(reserved) = entry.lease.replace(lease.clone())
             && reserved != *lease
         {
@@ -156,6 +237,11 @@ impl Ledger {
         if let Some(entry) = self.remove(request) {
             self.forget_key(&entry.requester, entry.key.as_ref(), request);
         }
+    }
+
+    /// The request ended without a lease, and its key goes on standing for that: requester and lease id are free.
+    pub fn close(&mut self, request: &RequestId) {
+        self.remove(request);
     }
 
     /// The lease ended: requester and lease id are free; the key still stands for the request.
@@ -201,7 +287,7 @@ impl Ledger {
 
     fn insert_with(&mut self, request: &RequestId, entry: Entry, fingerprint: Option<Fingerprint>) {
         self.by_requester.entry(entry.requester.clone()).or_default().push(request.clone());
-        if let Some(lease) = &entry.lease {
+        for lease in entry.lease.iter().chain(&entry.former_lease) {
             self.by_lease.insert(lease.clone(), request.clone());
         }
         if let (Some(key), Some(fingerprint)) = (&entry.key, fingerprint) {
@@ -218,10 +304,10 @@ impl Ledger {
                 self.by_requester.remove(&entry.requester);
             }
         }
-        if let Some(lease) = &entry.lease
-            && self.by_lease.get(lease) == Some(request)
-        {
-            self.by_lease.remove(lease);
+        for lease in entry.lease.iter().chain(&entry.former_lease) {
+            if self.by_lease.get(lease) == Some(request) {
+                self.by_lease.remove(lease);
+            }
         }
         Some(entry)
     }
@@ -237,11 +323,13 @@ impl Ledger {
     fn already_leased(&self, requester: &Requester, held: &[RequestId]) -> Refusal {
         let entries = || held.iter().filter_map(|request| Some((request, self.entries.get(request)?)));
         let lease = entries().find(|(_, entry)| entry.granted).and_then(|(_, entry)| entry.lease.as_ref());
-        let open = entries().find(|(_, entry)| !entry.granted).map(|(request, _)| request);
-        let what = match (lease, open) {
-            (Some(lease), _) => format!("holds lease {lease}; release it with `berth lease release {lease}`"),
-            (None, Some(open)) => format!("waits with request {open}; let it end first"),
-            (None, None) => "has as many leases as it may".to_owned(),
+        let room = entries().find_map(|(_, entry)| entry.waits_for.as_ref());
+        let open = entries().find(|(_, entry)| !entry.granted && entry.waits_for.is_none()).map(|(request, _)| request);
+        let what = match (lease, open, room) {
+            (Some(lease), ..) => format!("holds lease {lease}; release it with `berth lease release {lease}`"),
+            (_, Some(open), _) => format!("waits with request {open}; cancel it with `berth lease cancel {open}`"),
+            (.., Some(room)) => format!("waits for {room}; leave its waiting room with `berth lease leave {room}`"),
+            _ => "has as many leases as it may".to_owned(),
         };
         let mut refusal = Refusal::new(
             Code::RequesterAlreadyLeased,

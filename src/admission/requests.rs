@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::resource::EndReason;
 use crate::clock::RunTime;
 use crate::limits::{SETTLED_KEYS_PER_REQUESTER_MAX, SETTLED_REQUESTS_MAX};
 use crate::model::{IdempotencyKey, Refusal, RequestId, Requester};
@@ -24,6 +25,10 @@ pub struct Request<L> {
     pub created_at: Timestamp,
     /// Where it stands.
     pub state: RequestState<L>,
+    /// When and why its lease ended, by the wall clock.
+    pub ended: Option<(Timestamp, Option<EndReason>)>,
+    /// True when it is on disk.
+    pub stored: bool,
 }
 
 /// Where a request stands.
@@ -35,6 +40,8 @@ pub enum RequestState<L> {
     Granted(L),
     /// It got none.
     Failed(Refusal),
+    /// Its owner did not want it any more.
+    Cancelled,
 }
 
 /// The book of requests.
@@ -61,15 +68,17 @@ type Crowd = Option<Requester>;
 
 /// A request that the book has dropped; its key may come again as a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dropped {
+pub struct Dropped<L> {
     /// Which.
     pub id: RequestId,
     /// Whose.
     pub requester: Requester,
     /// Its key.
     pub key: Option<IdempotencyKey>,
-    /// True when it had got a lease.
-    pub granted: bool,
+    /// True when it is on disk.
+    pub stored: bool,
+    /// The lease that it had got.
+    pub lease: Option<L>,
 }
 
 impl<L> Requests<L> {
@@ -88,7 +97,21 @@ impl<L> Requests<L> {
     /// Enters an open request; one that failed may come again.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
         self.stay(&id);
-        self.known.insert(id, Request { requester, key, created_at, state: RequestState::Open });
+        self.known
+            .insert(id, Request { requester, key, created_at, state: RequestState::Open, ended: None, stored: false });
+    }
+
+    /// The request is on disk too, and is to be forgotten there when it is dropped here.
+    pub fn store(&mut self, id: &RequestId) {
+        if let Some(request) = self.known.get_mut(id) {
+            request.stored = true;
+        }
+    }
+
+    /// Forgets a request at once, as if it had never been asked.
+    pub fn discard(&mut self, id: &RequestId) {
+        self.stay(id);
+        self.known.remove(id);
     }
 
     /// The request got `lease`. Its retention begins when that ends, anew if it was thought to have ended.
@@ -96,14 +119,26 @@ impl<L> Requests<L> {
         self.stay(id);
         if let Some(request) = self.known.get_mut(id) {
             request.state = RequestState::Granted(lease);
+            request.ended = None;
         }
     }
 
-    /// The request got nothing. Its key is free, so it is kept as one without.
-    pub fn fail(&mut self, id: &RequestId, refusal: Refusal, now: RunTime) {
+    /// The request got nothing. Unless its key is to stand for that, it is kept as one without.
+    pub fn fail(&mut self, id: &RequestId, refusal: Refusal, keep_key: bool, now: RunTime) {
+        self.close(id, RequestState::Failed(refusal), keep_key, now);
+    }
+
+    /// The request was cancelled; its key stands for that.
+    pub fn cancel(&mut self, id: &RequestId, now: RunTime) {
+        self.close(id, RequestState::Cancelled, true, now);
+    }
+
+    fn close(&mut self, id: &RequestId, state: RequestState<L>, keep_key: bool, now: RunTime) {
         if let Some(request) = self.known.get_mut(id) {
-            request.state = RequestState::Failed(refusal);
-            request.key = None;
+            request.state = state;
+            if !keep_key {
+                request.key = None;
+            }
             self.leave(id, now);
         }
     }
@@ -112,6 +147,13 @@ impl<L> Requests<L> {
     pub fn end(&mut self, id: &RequestId, at: RunTime) {
         if matches!(self.known.get(id), Some(Request { state: RequestState::Granted(_), .. })) {
             self.leave(id, at);
+        }
+    }
+
+    /// Says more about that end.
+    pub fn say_end(&mut self, id: &RequestId, at: Timestamp, reason: Option<EndReason>) {
+        if let Some(request) = self.known.get_mut(id) {
+            request.ended = Some((at, reason));
         }
     }
 
@@ -126,7 +168,7 @@ impl<L> Requests<L> {
     }
 
     /// Drops what has been kept long enough or is too much.
-    pub fn prune(&mut self, now: RunTime) -> Vec<Dropped> {
+    pub fn prune(&mut self, now: RunTime) -> Vec<Dropped<L>> {
         let mut due = Vec::new();
         let old = |(since, _): &Place| *since + self.retention <= now;
         due.extend(self.leaving.iter().take_while(|(place, _)| old(place)).map(|(_, id)| id.clone()));
@@ -160,11 +202,12 @@ impl<L> Requests<L> {
         }
     }
 
-    fn drop_request(&mut self, id: &RequestId) -> Option<Dropped> {
+    fn drop_request(&mut self, id: &RequestId) -> Option<Dropped<L>> {
         self.stay(id);
         let request = self.known.remove(id)?;
-        let granted = matches!(request.state, RequestState::Granted(_));
-        Some(Dropped { id: id.clone(), requester: request.requester, key: request.key, granted })
+        let Request { requester, key, stored, state, .. } = request;
+        let lease = if let RequestState::Granted(lease) = state { Some(lease) } else { None };
+        Some(Dropped { id: id.clone(), requester, key, stored, lease })
     }
 }
 
@@ -204,7 +247,7 @@ mod tests {
     fn a_request_that_failed_and_is_tried_again_is_not_dropped_while_it_is_open_or_granted() {
         let mut book = Requests::new(Duration::from_secs(600));
         let id = opened(&mut book, Some("k"));
-        book.fail(&id, Refusal::internal("x"), at(1));
+        book.fail(&id, Refusal::internal("x"), false, at(1));
         book.open(id.clone(), "ci".parse().unwrap(), None, Timestamp::UNIX_EPOCH);
         assert!(book.prune(at(5_000)).is_empty());
         book.grant(&id, ());
@@ -218,10 +261,10 @@ mod tests {
         let mut book = Requests::new(Duration::from_secs(600));
         let open = opened(&mut book, None);
         let first = opened(&mut book, None);
-        book.fail(&first, Refusal::internal("x"), at(1));
+        book.fail(&first, Refusal::internal("x"), false, at(1));
         for _ in 0..SETTLED_REQUESTS_MAX {
             let id = opened(&mut book, None);
-            book.fail(&id, Refusal::internal("x"), at(1));
+            book.fail(&id, Refusal::internal("x"), false, at(1));
         }
         assert_eq!(book.prune(at(1)).iter().map(|dropped| &dropped.id).collect::<Vec<_>>(), [&first]);
         let keyed: Vec<_> = (0..=SETTLED_KEYS_PER_REQUESTER_MAX)

@@ -1,6 +1,21 @@
-//! The numbers that the operator sets for leases; one lab file sets them for every node.
+//! The numbers that the operator sets; one lab file sets them for every node.
 
 use std::time::Duration;
+
+use crate::limits;
+
+/// Everything that a host goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// `[lease]`.
+    pub lease: LeaseRules,
+    /// `[waiting_room]`.
+    pub waiting: WaitingRules,
+    /// `[events]`.
+    pub events: EventRules,
+    /// `[limits]`.
+    pub limits: LimitRules,
+}
 
 /// `[lease]` of the lab file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +24,9 @@ pub struct LeaseRules {
     pub default_ttl: Duration,
     /// The widest lease a caller may ask for.
     pub max_ttl: Duration,
-    /// Active leases and open requests of one requester.
+    /// The longest a lease may last, all its renewals together; none when it may go on for ever.
+    pub max_total: Option<Duration>,
+    /// Active leases and waiting entries of one requester.
     pub max_per_requester: usize,
     /// How long a settled request is remembered after its lease ended.
     pub request_retention: Duration,
@@ -20,8 +37,63 @@ impl Default for LeaseRules {
         Self {
             default_ttl: Duration::from_secs(15 * 60),
             max_ttl: Duration::from_secs(4 * 3600),
+            max_total: None,
             max_per_requester: 1,
             request_retention: Duration::from_secs(10 * 60),
         }
+    }
+}
+
+/// `[waiting_room]` of the lab file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRules {
+    /// A waiter that nobody has asked about for so long is given up. The variable `LEASE_WAITER_TTL_SECONDS` sets it
+    /// too.
+    pub waiter_ttl: Duration,
+    /// How long a resource is reserved for an unattended waiter that has been admitted; zero for not at all.
+    pub admission_grace: Duration,
+    /// A waiter's rank grows by one in each such span; none when waiting does not raise it.
+    pub priority_aging: Option<Duration>,
+    /// After a restart, how long the resources that requests waited for go only to those who come back with their
+    /// ticket.
+    pub return_grace: Duration,
+}
+
+impl Default for WaitingRules {
+    fn default() -> Self {
+        Self {
+            waiter_ttl: Duration::from_secs(300),
+            admission_grace: Duration::ZERO,
+            priority_aging: None,
+            return_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// `[events]` of the lab file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRules {
+    /// How long an event is kept.
+    pub retention: Duration,
+    /// How many events are kept.
+    pub count_max: u64,
+}
+
+impl Default for EventRules {
+    fn default() -> Self {
+        Self { retention: Duration::from_secs(7 * 24 * 3600), count_max: 1_000_000 }
+    }
+}
+
+/// `[limits]` of the lab file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitRules {
+    /// Waiters of one node, of both kinds.
+    pub waiters_max: usize,
+}
+
+impl Default for LimitRules {
+    fn default() -> Self {
+        Self { waiters_max: limits::WAITERS_MAX }
     }
 }

@@ -4,7 +4,6 @@ use super::args::{ResourceCommand, WorkerCommand};
 use super::output::Output;
 use super::table;
 use crate::client::Client;
-use crate::model::DeviceState;
 use crate::service::answers::{OneResource, Resources, Workers};
 use crate::service::views::{Connection, LeaseBrief, ResourceView, StatusView, WorkerView};
 
@@ -46,10 +45,7 @@ pub(super) async fn status(client: &Client, output: &mut Output<'_>) -> anyhow::
 }
 
 fn state(resource: &ResourceView) -> String {
-    let word = match resource.state {
-        DeviceState::Available => "available",
-        DeviceState::Leased => "leased",
-    };
+    let word = resource.state.as_str();
     match resource.reachable {
         // What was last heard of a worker that is away.
         Some(false) => format!("{word}?"),

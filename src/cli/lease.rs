@@ -10,7 +10,7 @@ use super::output::Output;
 use super::{span, table};
 use crate::client::{Client, ClientError};
 use crate::model::Refusal;
-use crate::service::answers::{AcquireStatus, Acquired, Leases, OneLease, OneRequest};
+use crate::service::answers::{Acquired, Leases, OneLease, OneRequest};
 use crate::service::ask::RequestBody;
 use crate::service::views::{LeaseView, RequestState, RequestView, left};
 
@@ -28,9 +28,14 @@ pub(super) async fn run(args: LeaseArgs, client: &Client, output: &mut Output<'_
     };
     match command {
         LeaseCommand::Acquire { resource, duration, terms } => {
-            let lease = client.acquire(&resource, &terms.acquire(duration)).await?;
-            let line = said("leased", &lease);
-            output.answer(&Acquired { status: AcquireStatus::Active, lease }, || line)
+            let acquired = client.acquire(&resource, &terms.acquire(duration)).await?;
+            let line = match &acquired {
+                Acquired::Active { lease } => said("leased", lease),
+                Acquired::Pending(pending) => {
+                    format!("pending {} position {}\n", pending.resource_id, pending.waiting_position)
+                }
+            };
+            output.answer(&acquired, || line)
         }
         LeaseCommand::Renew { lease, ttl, fence } => {
             let lease = client.renew(&lease, &renew(ttl, fence)).await?;

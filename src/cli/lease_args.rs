@@ -132,8 +132,8 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    fn mode(&self) -> Mode {
-        if self.shared { Mode::Shared } else { Mode::Exclusive }
+    fn mode(&self) -> Option<Mode> {
+        self.shared.then_some(Mode::Shared)
     }
 
     /// The body of an acquire.
@@ -141,7 +141,7 @@ impl Terms {
         AcquireBody {
             mode: self.mode(),
             ttl_ms: ttl,
-            priority: self.priority.unwrap_or_default(),
+            priority: self.priority,
             lease_id: self.lease_id,
             note: self.note,
             ..AcquireBody::default()
@@ -161,7 +161,7 @@ impl RequestArgs {
             no_wait: self.no_wait,
             mode: self.terms.mode(),
             ttl_ms: self.ttl,
-            priority: self.terms.priority.unwrap_or_default(),
+            priority: self.terms.priority,
             lease_id: self.terms.lease_id,
             note: self.terms.note,
             idempotency_key: self.idempotency_key,

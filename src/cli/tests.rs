@@ -164,7 +164,7 @@ fn what_the_arguments_say_is_what_is_sent() {
     let Command::Lease(args) = parse(&line).unwrap().command else { panic!("no lease") };
     let Some(LeaseCommand::Acquire { duration, terms, .. }) = args.command else { panic!("no acquire") };
     let body = terms.acquire(duration);
-    assert_eq!(body.priority, Priority::try_from(-1.5).unwrap());
+    assert_eq!(body.priority, Some(Priority::try_from(-1.5).unwrap()));
     assert_eq!(serde_json::to_value(&body).unwrap()["ttlMs"], 600_000);
 }
 

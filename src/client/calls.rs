@@ -22,9 +22,9 @@ const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 /// Every call errs with a [`ClientError`]; the codes of a refusal are those of SPEC §11.
 impl Client {
     /// Leases a named resource now (SPEC §2, door 1).
-    pub async fn acquire(&self, resource: &ResourceAddress, body: &AcquireBody) -> Result<LeaseView, ClientError> {
+    pub async fn acquire(&self, resource: &ResourceAddress, body: &AcquireBody) -> Result<Acquired, ClientError> {
         let question = self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body);
-        self.ask(question).await.map(|Acquired { lease, .. }| lease)
+        self.ask(question).await
     }
 
     /// Asks for a lease (SPEC §2, door 2). A request that failed at once is a refusal; one that is still waiting is

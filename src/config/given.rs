@@ -89,6 +89,19 @@ impl<'d> Given<'d> {
         }
     }
 
+    /// Whole seconds within `bounds`, without a unit, as a variable that has the unit in its name gives them.
+    pub fn seconds(&self, bounds: Bounds) -> Result<Duration, ConfigError> {
+        let text = self.text()?;
+        let length = text.parse().ok().map(Duration::from_secs);
+        length.filter(|it| (bounds.least..=bounds.most).contains(it)).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            let (least, most) = (bounds.least.as_secs(), bounds.most.as_secs());
+            self.refuse(format!(
+                "must be whole seconds from {least} to {most}, such as 300, without a unit, not {shown:?}"
+            ))
+        })
+    }
+
     /// An address to listen on.
     pub fn socket(&self) -> Result<SocketAddr, ConfigError> {
         let text = self.text()?;

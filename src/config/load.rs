@@ -23,14 +23,18 @@ pub enum Source {
 const EMBEDDED: &str = include_str!("../../config/lab.toml");
 /// Far above what 100 000 resources take; a larger file is no lab file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-pub(super) const TOP: &[&str] = &["lab", "gateway", "pki", "api", "lease", "worker"];
+pub(super) const TOP: &[&str] =
+    &["lab", "gateway", "pki", "api", "lease", "waiting_room", "events", "limits", "worker"];
 /// The sections that variables reach, and their keys.
 pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("lab", &["name", "state_dir"]),
     ("gateway", &["name", "api", "link", "address", "rebuild_wait", "absence_grace"]),
     ("pki", &["ca", "cert", "key"]),
     ("api", &["insecure"]),
-    ("lease", &["default_ttl", "max_ttl", "max_per_requester", "request_retention"]),
+    ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention"]),
+    ("waiting_room", &["waiter_ttl", "admission_grace", "priority_aging", "return_grace"]),
+    ("events", &["retention", "max_count"]),
+    ("limits", &["waiters"]),
 ];
 
 /// The variables of this process, for [`Effective::load`]. Bytes that are not UTF-8 are replaced, so that a variable

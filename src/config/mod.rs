@@ -2,14 +2,16 @@
 //!
 //! The file is strict. A key that is unknown, of the wrong type or out of bounds is an error that names the key, the
 //! line and the fix; the first one found ends the reading. A variable `BERTH_<SECTION>__<KEY>` takes the place of the
-//! file's `section.key` and is held to the same rules; workers are set in the file only. [`Effective`] also keeps
-//! where each value came from, for `berth config check`.
+//! file's `section.key` and is held to the same rules; workers are set in the file only. One key has a second variable:
+//! `LEASE_WAITER_TTL_SECONDS`, in whole seconds, sets `waiting_room.waiter_ttl` whatever else does. [`Effective`] also
+//! keeps where each value came from, for `berth config check`.
 
 mod check;
 mod error;
 mod given;
 mod load;
 mod reader;
+mod rules;
 mod section;
 mod worker;
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 pub use error::{ConfigError, Origin};
 pub use load::{Source, environment};
 
-use crate::admission::LeaseRules;
+use crate::admission::Rules;
 use crate::model::{LabName, NodeName, ResourceSpec};
 
 /// A lab: its nodes, and what holds for all of them.
@@ -36,8 +38,8 @@ pub struct Lab {
     pub pki: Option<PkiPaths>,
     /// Plain HTTP is allowed off loopback.
     pub insecure: bool,
-    /// The numbers for leases.
-    pub lease: LeaseRules,
+    /// The numbers that every host goes by.
+    pub rules: Rules,
     /// The workers, at least one, in the order of the file.
     pub workers: Vec<WorkerConfig>,
 }
@@ -101,7 +103,7 @@ pub struct WorkerConfig {
 pub struct Effective {
     /// The lab.
     pub lab: Lab,
-    /// Every value that is in force, in the order of SPEC §14.
+    /// Every value that is in force, in the order of SPEC §14. An optional key that nobody sets has none.
     pub values: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! The plain sections of the file, with their defaults and what spans several keys.
+//! The whole file, and the sections that say where a lab is: their defaults, and what spans several keys.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,24 +10,20 @@ use toml::de::{DeTable, DeValue};
 use super::given::{Given, Raw};
 use super::load::{PLAIN, TOP};
 use super::section::{Document, Section, Variables};
-use super::worker;
 use super::{ConfigError, GatewayConfig, Lab, Origin, PkiPaths, Value};
-use crate::admission::LeaseRules;
-use crate::limits;
+use super::{rules, worker};
+use crate::admission::Rules;
 use crate::model::LabName;
 use crate::model::span::{self, Bounds};
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
-/// A width of a lease is told in whole milliseconds, so the shortest is one.
-const TTL: Bounds = Bounds { least: Duration::from_millis(1), most: Duration::from_secs(365 * 24 * 3600) };
-const RETENTION: Bounds = Bounds { least: Duration::from_secs(1), most: Duration::from_secs(30 * 24 * 3600) };
-const GRACE: Bounds = Bounds { least: Duration::ZERO, most: DAY };
+/// How long something may be waited for; not at all is fine.
+pub(super) const GRACE: Bounds = Bounds { least: Duration::ZERO, most: Duration::from_secs(24 * 3600) };
 
 /// Reads the sections one after the other, and takes note of each value and its place.
 pub(super) struct Reader<'d> {
     pub document: Document<'d>,
     variables: &'d BTreeMap<String, Variables>,
-    env: &'d BTreeMap<String, String>,
+    pub env: &'d BTreeMap<String, String>,
     values: Vec<Value>,
 }
 
@@ -50,7 +46,8 @@ impl<'d> Reader<'d> {
         self.values.push(Value { key: key.into(), value: value.into(), origin });
     }
 
-    fn note_text(&mut self, key: &str, value: &str, origin: Origin) {
+    /// Takes note of a text that is in force.
+    pub fn note_text(&mut self, key: &str, value: &str, origin: Origin) {
         self.note(key, format!("{value:?}"), origin);
     }
 
@@ -80,10 +77,15 @@ impl<'d> Reader<'d> {
         let (name, state_dir) = self.lab_section(section("lab"))?;
         let insecure = self.insecure(section("api"))?;
         let pki = self.pki(section("pki"))?;
-        let lease = self.lease(section("lease"))?;
+        let rules = Rules {
+            lease: rules::lease(self, section("lease"))?,
+            waiting: rules::waiting_room(self, section("waiting_room"))?,
+            events: rules::events(self, section("events"))?,
+            limits: rules::limits(self, section("limits"))?,
+        };
         let gateway = sections.remove("gateway").map(|gateway| self.gateway(gateway, insecure)).transpose()?;
         let workers = worker::read(self, top, gateway.as_ref(), insecure)?;
-        Ok(Lab { name, state_dir, gateway, pki, insecure, lease, workers })
+        Ok(Lab { name, state_dir, gateway, pki, insecure, rules, workers })
     }
 
     fn lab_section(&mut self, mut section: Section<'d>) -> Result<(LabName, PathBuf), ConfigError> {
@@ -183,31 +185,8 @@ impl<'d> Reader<'d> {
         Ok(insecure)
     }
 
-    fn lease(&mut self, mut section: Section<'d>) -> Result<LeaseRules, ConfigError> {
-        let default = LeaseRules::default();
-        let (default_ttl, default_at) = self.duration(&mut section, "default_ttl", default.default_ttl, TTL)?;
-        let (max_ttl, max_at) = self.duration(&mut section, "max_ttl", default.max_ttl, TTL)?;
-        if default_ttl > max_ttl {
-            // The one that somebody set is the one to look at.
-            let (at, key) = match default_at {
-                Origin::Default => (max_at, "lease.max_ttl"),
-                at => (at, "lease.default_ttl"),
-            };
-            let (short, long) = (span::written(max_ttl), span::written(default_ttl));
-            let why = format!("lease.default_ttl ({long}) is longer than lease.max_ttl ({short}); change one of them");
-            return Err(ConfigError::Value { at, key: key.to_owned(), why });
-        }
-        let (max_per_requester, origin) = match section.take("max_per_requester") {
-            Some(given) => (given.whole(1..=limits::RESOURCES_MAX as u32)? as usize, given.origin),
-            None => (default.max_per_requester, Origin::Default),
-        };
-        self.note("lease.max_per_requester", max_per_requester.to_string(), origin);
-        let (request_retention, _) =
-            self.duration(&mut section, "request_retention", default.request_retention, RETENTION)?;
-        Ok(LeaseRules { default_ttl, max_ttl, max_per_requester, request_retention })
-    }
-
-    fn duration(
+    /// A duration under `section`, or its default; takes note of it.
+    pub fn duration(
         &mut self,
         section: &mut Section<'d>,
         key: &str,

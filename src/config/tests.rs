@@ -3,6 +3,8 @@ use std::path::Path;
 
 use super::*;
 
+mod rules;
+
 const WORKER: &str = "[[worker]]\nname = \"rack-1\"\n";
 
 fn home() -> Vec<(String, String)> {
@@ -30,6 +32,27 @@ fn origin<'a>(effective: &'a Effective, key: &str) -> &'a Origin {
     &effective.values.iter().find(|value| value.key == key).unwrap_or_else(|| panic!("no {key}")).origin
 }
 
+/// Panics unless each file is refused on one line that holds all of its words.
+#[track_caller]
+fn refused(table: Vec<(String, &[&str])>) {
+    for (text, expected) in table {
+        let error = load(&text).map(|_| ()).expect_err(&text).to_string();
+        for part in expected {
+            assert!(error.contains(part), "{text}\n  {error}\n  lacks {part}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+/// Panics unless each variable, as (name, value, words), is refused with its words.
+#[track_caller]
+fn refused_variables(table: &[(&str, &str, &str)]) {
+    for (name, value, expected) in table {
+        let error = load_with(&lab(WORKER), &[(*name, *value)]).map(|_| ()).expect_err(name).to_string();
+        assert!(error.contains(expected), "{error}\n  lacks {expected}");
+    }
+}
+
 #[test]
 fn the_embedded_lab_loads_and_is_the_lab_that_it_says() {
     let effective = Effective::load(Source::Embedded, home().into_iter()).unwrap();
@@ -39,7 +62,7 @@ fn the_embedded_lab_loads_and_is_the_lab_that_it_says() {
     let gateway = lab.gateway.as_ref().unwrap();
     assert_eq!((gateway.api.port(), gateway.address.as_str()), (4700, "127.0.0.1:4701"));
     assert_eq!((gateway.rebuild_wait.as_secs(), gateway.absence_grace.as_secs()), (10, 30));
-    assert_eq!(lab.lease, LeaseRules::default());
+    assert_eq!(lab.rules, Rules::default());
     let sizes: Vec<_> = lab.workers.iter().map(|worker| (worker.name.as_str(), worker.resources.len())).collect();
     assert_eq!(sizes, [("rack-1", 5), ("rack-2", 8)]);
     assert!(matches!(origin(&effective, "lease.max_ttl"), Origin::Embedded { line } if *line > 1));
@@ -62,7 +85,10 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         (format!("worker = []\n{}", lab("")), &["lab.toml:1: worker: is missing"]),
         (lab("[worker]\nname = \"a\""), &["lab.toml:3: worker: must be a list of tables; write [[worker]]"]),
         (lab("[leese]\n"), &["lab.toml:3: unknown key leese; did you mean lease?"]),
-        (lab("[bookings]\n"), &["unknown key bookings; the file takes lab, gateway, pki, api, lease, worker"]),
+        (
+            lab("[bookings]\n"),
+            &["bookings; the file takes lab, gateway, pki, api, lease, waiting_room, events, limits, worker"],
+        ),
         (lease("max_tll = \"4h\""), &["lab.toml:4: unknown key lease.max_tll; did you mean lease.max_ttl?"]),
         (lease("colour = 1"), &["unknown key lease.colour; lease takes default_ttl, max_ttl"]),
         (lease("\"a b\" = 1"), &["unknown key lease.\"a b\""]),
@@ -146,13 +172,7 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         (resource("id = \"a\"\nlabels = { os = \"1\\n5\" }"), &["labels.os", "is not a label value"]),
         (resource("id = \"a\"\nmax_shared = 0"), &["max_shared: must be a whole number from 1 to 256"]),
     ];
-    for (text, expected) in table {
-        let error = load(&text).map(|_| ()).expect_err(&text).to_string();
-        for part in expected {
-            assert!(error.contains(part), "{text}\n  {error}\n  lacks {part}");
-        }
-        assert!(!error.contains('\n'), "{error}");
-    }
+    refused(table);
 }
 
 #[test]
@@ -174,8 +194,8 @@ fn a_variable_takes_the_place_of_a_line_and_is_named_as_the_origin() {
     ];
     let effective = load_with(&text, &env).unwrap();
     let lab = &effective.lab;
-    assert_eq!(lab.lease.max_ttl, Duration::from_secs(8 * 3600));
-    assert_eq!(lab.lease.max_per_requester, 3);
+    assert_eq!(lab.rules.lease.max_ttl, Duration::from_secs(8 * 3600));
+    assert_eq!(lab.rules.lease.max_per_requester, 3);
     assert!(lab.insecure);
     assert_eq!(lab.gateway.as_ref().unwrap().api.to_string(), "0.0.0.0:4700");
     assert_eq!(lab.node_dir(&"rack-1".parse().unwrap()), Path::new("/srv/berth/rack-1"));
@@ -190,7 +210,11 @@ fn a_variable_that_sets_nothing_is_an_error_too() {
     let table = [
         ("BERTH_LEASE__MAX_TLL", "8h", "BERTH_LEASE__MAX_TLL: unknown key lease.max_tll; did you mean lease.max_ttl?"),
         ("BERTH_LEESE__MAX_TTL", "8h", "unknown key leese.max_ttl; did you mean lease?"),
-        ("BERTH_X__Y", "1", "unknown key x.y; variables reach the sections lab, gateway, pki, api, lease"),
+        (
+            "BERTH_X__Y",
+            "1",
+            "unknown key x.y; variables reach the sections lab, gateway, pki, api, lease, waiting_room",
+        ),
         ("BERTH_WORKER__NAME", "a", "workers are set in the lab file only"),
         ("BERTH_LEASE__MAX_TTL", "8 parsecs", "BERTH_LEASE__MAX_TTL: lease.max_ttl: \"8 parsecs\" is no duration"),
         ("BERTH_LEASE__MAX_PER_REQUESTER", "two", "BERTH_LEASE__MAX_PER_REQUESTER: lease.max_per_requester: must be a"),
@@ -199,10 +223,7 @@ fn a_variable_that_sets_nothing_is_an_error_too() {
         ("BERTH_LAB__STATE_DIR", "", "lab.state_dir: is empty"),
         ("BERTH_LEASE__DEFAULT_TTL", "1ns", "lease.default_ttl: \"1ns\" is out of bounds"),
     ];
-    for (name, value, expected) in table {
-        let error = load_with(&lab(WORKER), &[(name, value)]).map(|_| ()).expect_err(name).to_string();
-        assert!(error.contains(expected), "{error}\n  lacks {expected}");
-    }
+    refused_variables(&table);
 }
 
 #[test]
@@ -252,6 +273,19 @@ fn config_check_shows_every_value_and_where_it_came_from() {
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{text}"));
     assert!(line("lease.max_ttl = \"8h\" ").ends_with("  # BERTH_LEASE__MAX_TTL"));
     assert!(line("gateway.absence_grace = \"30s\" ").ends_with("  # default"));
+    for (start, value) in [
+        ("waiting_room.waiter_ttl", "\"5m\""),
+        ("waiting_room.admission_grace", "\"0s\""),
+        ("waiting_room.return_grace", "\"5s\""),
+        ("events.retention", "\"7d\""),
+        ("events.max_count", "1000000"),
+        ("limits.waiters", "200000"),
+    ] {
+        assert!(line(&format!("{start} = {value} ")).ends_with("  # default"), "{text}");
+    }
+    for unset in ["lease.max_total", "waiting_room.priority_aging"] {
+        assert!(!text.contains(unset), "nobody set {unset}:\n{text}");
+    }
     assert!(line("worker.rack-2.resource.imx8-{n}.count = 3 ").contains("  # embedded lab file:"));
     assert!(line("worker.rack-1.resource.pixel-8-a.labels = { model = \"Pixel 8\"").contains("platform = \"android\""));
     let columns: Vec<_> = ["lab.name", "api.insecure"].iter().map(|key| line(key).find('#')).collect();

@@ -7,13 +7,11 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::out_of_time;
 use super::front::{FrontState, Watcher};
+use super::give_up::cancelled;
 use super::message::{FirstGrant, FleetLease};
 use crate::admission::{Admitted, Request, RequestState, Speaker};
-use crate::limits::OPEN_REQUESTS_MAX;
+use crate::limits::{OPEN_REQUESTS_MAX, WATCHERS_MAX};
 use crate::model::{Ask, Code, Door, Refusal, RequestId};
-
-/// Retries under one key that wait for one request.
-const WATCHERS_MAX: usize = 1_024;
 
 impl FrontState {
     /// Takes a request in. During the rebuild it is neither checked nor refused.
@@ -39,19 +37,22 @@ impl FrontState {
 
     /// Checks a request; one that is refused leaves nothing behind.
     fn admit_now(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        match self.ledger.admit(&ask, Speaker::Requester) {
-            Ok(Admitted::New) => {
+        match self.ledger.admit(&ask, Speaker::Requester, None) {
+            Ok(Admitted::New | Admitted::Again) => {
                 // What waited before has found no place, and finds none because of this one.
                 let id = ask.id.clone();
                 self.let_in(ask, Some(reply));
                 self.place_now(&id, &mut self.fleet.outstanding());
             }
-            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
-                Some(RequestState::Open) => self.attach(&ask, &first, reply),
-                Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
-                Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
-                None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
-            },
+            Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
+                match self.requests.get(&first).map(|request| request.state.clone()) {
+                    Some(RequestState::Open) => self.attach(&ask, &first, reply),
+                    Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
+                    Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
+                    Some(RequestState::Cancelled) => drop(reply.send(Err(cancelled(&first)))),
+                    None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
+                }
+            }
             Err(refusal) => drop(reply.send(Err(refusal))),
         }
     }
@@ -61,19 +62,22 @@ impl FrontState {
         if self.nobody_waits(&ask) {
             return self.end_second(&ask.id, Err(out_of_time()));
         }
-        match self.ledger.admit(&ask, Speaker::Requester) {
-            Ok(Admitted::New) => self.let_in(ask, None),
-            Ok(Admitted::Replay(first)) => match self.requests.get(&first).map(|request| request.state.clone()) {
-                Some(RequestState::Open) => {
-                    self.watchers.entry(first).or_default().push(Watcher::Mirror(ask.id));
+        match self.ledger.admit(&ask, Speaker::Requester, None) {
+            Ok(Admitted::New | Admitted::Again) => self.let_in(ask, None),
+            Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
+                match self.requests.get(&first).map(|request| request.state.clone()) {
+                    Some(RequestState::Open) => {
+                        self.watchers.entry(first).or_default().push(Watcher::Mirror(ask.id));
+                    }
+                    Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
+                    Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
+                    Some(RequestState::Cancelled) => self.end_second(&ask.id, Err(cancelled(&first))),
+                    None => {
+                        let refusal = Refusal::internal("a key stands for a request that is not known");
+                        self.end_second(&ask.id, Err(refusal));
+                    }
                 }
-                Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
-                Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
-                None => {
-                    let refusal = Refusal::internal("a key stands for a request that is not known");
-                    self.end_second(&ask.id, Err(refusal));
-                }
-            },
+            }
             Err(refusal) => self.end_second(&ask.id, Err(refusal)),
         }
     }
@@ -84,7 +88,7 @@ impl FrontState {
         if let Some(reply) = reply {
             self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
         }
-        self.fleet.add(ask);
+        self.fleet.add(ask, now.run);
     }
 
     /// The key of `ask` stands for `first`, which is open: both end alike. It has an id of its own, because its caller
@@ -110,7 +114,7 @@ impl FrontState {
                 self.requests.grant(id, first.clone());
                 self.requests.end(id, now);
             }
-            Err(refusal) => self.requests.fail(id, refusal.clone(), now),
+            Err(refusal) => self.requests.fail(id, refusal.clone(), false, now),
         }
         self.tell_watchers(id, &result);
     }

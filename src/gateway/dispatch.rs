@@ -130,7 +130,7 @@ impl FrontState {
     fn wait_or_refuse(&mut self, id: &RequestId, refusal: Refusal, now: RunTime) {
         let Some(open) = self.fleet.get_mut(id) else { return };
         let since = *open.away_since.get_or_insert(now);
-        if open.ask.no_wait || now >= since + self.around.absence_grace {
+        if open.ask.no_wait() || now >= since + self.around.absence_grace {
             self.refuse(id, refusal);
         }
     }
@@ -226,7 +226,7 @@ impl FrontState {
     /// A lease of an answer, with its deadline on this gateway's run time.
     pub(super) fn held(&self, granted: Granted) -> Held {
         let (lease, left) = granted.lease.into_lease(&granted.resource);
-        Held { lease, deadline: self.around.clock.now().run + left }
+        Held { lease, deadline: self.around.clock.now().run + left, last_end: None }
     }
 
     /// A lease has turned up that an attempt got which was given up: its request has it if it still waits, else nobody.
@@ -304,7 +304,7 @@ impl FrontState {
     pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
         self.fleet.remove(id);
         self.ledger.refuse(id);
-        self.requests.fail(id, refusal.clone(), self.around.clock.now().run);
+        self.requests.fail(id, refusal.clone(), false, self.around.clock.now().run);
         self.tell_watchers(id, &Err(refusal));
     }
 

@@ -79,7 +79,7 @@ impl FrontState {
         let grace = self.around.absence_grace;
         let late = |(id, open): (&RequestId, &Open)| match &open.stage {
             Stage::InDoubt { worker, attempt, since, .. } if now >= *since + grace => {
-                Some((id.clone(), worker.clone(), *attempt, open.ask.no_wait))
+                Some((id.clone(), worker.clone(), *attempt, open.ask.no_wait()))
             }
             _ => None,
         };

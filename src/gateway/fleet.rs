@@ -28,6 +28,8 @@ pub struct Open {
     pub skipped: HashSet<NodeName>,
     /// Since when it has waited for a worker that is away, without a break.
     pub away_since: Option<RunTime>,
+    /// Since when it has waited.
+    pub since: RunTime,
     arrival: u64,
 }
 
@@ -78,13 +80,14 @@ impl Ord for Ordered {
 
 impl Fleet {
     /// Lets a request in; it waits for a place.
-    pub fn add(&mut self, ask: Ask) {
+    pub fn add(&mut self, ask: Ask, now: RunTime) {
         self.arrivals += 1;
         let open = Open {
             stage: Stage::Waiting,
             attempts: 0,
             skipped: HashSet::new(),
             away_since: None,
+            since: now,
             arrival: self.arrivals,
             ask,
         };
@@ -184,7 +187,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{Door, Mode};
+    use crate::model::{Door, Mode, WaitPolicy};
 
     fn ask(priority: f64) -> Ask {
         Ask {
@@ -196,9 +199,11 @@ mod tests {
             ttl: Duration::from_secs(60),
             priority: priority.try_into().unwrap(),
             lease_id: None,
-            no_wait: false,
+            wait: WaitPolicy::Wait { timeout: None },
             note: None,
             key: None,
+            ticket: None,
+            left_out: Default::default(),
         }
     }
 
@@ -206,7 +211,7 @@ mod tests {
     fn higher_priority_goes_first_then_arrival_and_a_requeued_request_has_its_old_place() {
         let mut fleet = Fleet::default();
         let asks: Vec<Ask> = [0.0, 5.0, 0.0, -1.5].into_iter().map(ask).collect();
-        asks.iter().cloned().for_each(|ask| fleet.add(ask));
+        asks.iter().cloned().for_each(|ask| fleet.add(ask, RunTime::default()));
         let order: Vec<RequestId> = [1, 0, 2, 3].into_iter().map(|index: usize| asks[index].id.clone()).collect();
         assert_eq!(fleet.in_order(), order);
         let worker: NodeName = "rack-1".parse().unwrap();

@@ -226,6 +226,8 @@ mod tests {
             max_shared: 1,
             fence: Fence(0),
             grantable: true,
+            drained: false,
+            queue_length: 0,
             leases: vec![],
         };
         Delta { incarnation: 1, number, resource }

@@ -188,6 +188,7 @@ impl Actor for Front {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             FrontMessage::Request(ask, reply) => state.request(ask, reply),
+            FrontMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             FrontMessage::Renew { id, caller, fence, ttl_ms, reply } => state.renew(id, &caller, fence, ttl_ms, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
             FrontMessage::Watch(id, reply) => state.watch(id, reply),
@@ -248,6 +249,7 @@ impl FrontState {
         let now = self.around.clock.now().run;
         self.end_rebuild_if_due();
         self.give_up_doubts(now);
+        self.end_timed_out(now);
         let back = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
         for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.settle_doubts(&worker);

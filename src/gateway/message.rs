@@ -88,6 +88,15 @@ pub struct RebuildNow {
 pub enum FrontMessage {
     /// Lease something; answered once it is settled.
     Request(Ask, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// End a request that waits.
+    Cancel {
+        /// Which.
+        request: RequestId,
+        /// On whose word.
+        caller: Caller,
+        /// Answered at once.
+        reply: RpcReplyPort<Result<(), Refusal>>,
+    },
     /// Move a lease's deadline.
     Renew {
         /// Which.

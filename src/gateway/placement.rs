@@ -109,6 +109,8 @@ mod tests {
             max_shared: 1,
             fence: Fence(0),
             grantable: true,
+            drained: false,
+            queue_length: 0,
             leases: vec![],
         };
         let mut view = View::default();

@@ -133,7 +133,7 @@ impl FrontState {
     fn has_another_end(&self, request: &RequestId, worker: &NodeName, lease: &LeaseRecord) -> bool {
         match self.requests.get(request).map(|request| &request.state) {
             None => false,
-            Some(RequestState::Open | RequestState::Failed(_)) => true,
+            Some(RequestState::Open | RequestState::Failed(_) | RequestState::Cancelled) => true,
             Some(RequestState::Granted(FirstGrant { lease: known, .. })) => {
                 known.worker != *worker || known.lease.id != lease.id || known.lease.fence != lease.fence
             }

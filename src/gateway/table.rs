@@ -229,6 +229,7 @@ mod tests {
                 fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
             },
             deadline: RunTime(Duration::from_secs(60)),
+            last_end: None,
         }
     }
 

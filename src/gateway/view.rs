@@ -41,6 +41,10 @@ pub struct Seen {
     pub fence: Fence,
     /// False when it only waits for its leases to end.
     pub grantable: bool,
+    /// True when an operator has taken it out.
+    pub drained: bool,
+    /// How many wait for it by its name.
+    pub queue_length: usize,
     /// Its leases, with deadlines on this gateway's run time.
     pub held: Vec<Held>,
     /// The number of the report that this is from.
@@ -50,14 +54,18 @@ pub struct Seen {
 impl Seen {
     /// What the resource is doing.
     pub fn device(&self) -> DeviceState {
-        if self.held.is_empty() { DeviceState::Available } else { DeviceState::Leased }
+        match (self.drained, self.held.is_empty()) {
+            (true, _) => DeviceState::Drained,
+            (false, true) => DeviceState::Available,
+            (false, false) => DeviceState::Leased,
+        }
     }
 
     /// True when a lease of `mode` would fit.
     pub fn could_take(&self, mode: Mode) -> bool {
         let seat =
             self.held.iter().all(|held| held.lease.mode == Mode::Shared) && self.held.len() < self.max_shared as usize;
-        self.grantable && (self.held.is_empty() || mode == Mode::Shared && seat)
+        self.grantable && !self.drained && (self.held.is_empty() || mode == Mode::Shared && seat)
     }
 
     /// Shows a lease as an answer has told of it.
@@ -155,13 +163,14 @@ impl View {
     }
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
-        let ResourceReport { id, labels, max_shared, fence, grantable, leases } = report;
+        let ResourceReport { id, labels, max_shared, fence, grantable, drained, queue_length, leases } = report;
+        let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
         let held = |row: LeaseRow| {
             let (lease, left) = row.into_lease(&id);
-            Held { lease, deadline: now + left }
+            Held { lease, deadline: now + left, last_end: None }
         };
         let held = leases.into_iter().map(held).collect();
-        let mut seen = Seen { labels, max_shared, fence, grantable, held, number };
+        let mut seen = Seen { labels, max_shared, fence, grantable, drained, queue_length, held, number };
         for (lease, told) in self.told.iter().filter(|(_, told)| told.number > number) {
             seen.show(&id, lease, told);
         }

@@ -2,16 +2,18 @@
 
 use ractor::RpcReplyPort;
 
-use super::desk::{DeskState, OpKind, Watcher};
-use super::message::{FirstGrant, Grant, Origin, Said};
-use crate::admission::resource::Command;
-use crate::admission::{Admitted, Request, RequestState, Speaker};
-use crate::clock::RunTime;
-use crate::model::{Ask, Code, Fence, LeaseId, LeaseRecord, Refusal, RequestId, ResourceId, Target};
+use super::desk::{DeskState, Note, OpKind, Watcher};
+use super::directory::{Choice, all_held};
+use super::message::{Asked, FirstGrant, Grant, Origin, Said};
+use super::open::OpenRequest;
+use crate::admission::resource::{Change, Command, Otherwise, Rejection};
+use crate::admission::{Admitted, Attendance, Joined, Rank, RequestState, Speaker, Waiter};
+use crate::limits::WATCHERS_MAX;
+use crate::model::{Ask, Code, Door, Proposal, Refusal, RequestId, ResourceId, Selector, Target, WaitPolicy};
 
 impl DeskState {
-    /// Checks a request, reserves what it names, and hands it to a resource.
-    pub(super) async fn request(&mut self, ask: Ask, origin: Origin, reply: RpcReplyPort<Said<Grant>>) {
+    /// Checks a request, reserves what it names, and hands it to a resource or to the pool.
+    pub(super) fn request(&mut self, ask: Ask, origin: Origin, reply: RpcReplyPort<Said<Asked>>) {
         if reply.is_closed() {
             // Whoever asked has given up meanwhile, and nothing has been begun.
             return;
@@ -21,11 +23,11 @@ impl DeskState {
             return;
         }
         match origin {
-            Origin::Client => self.admit(ask, origin, Speaker::Requester, reply).await,
+            Origin::Client => self.admit(ask, origin, Speaker::Requester, reply),
             Origin::Gateway { attempt, .. } => {
                 let Some(reply) = self.seen_attempt(&ask.id, attempt, reply) else { return };
                 self.attempts.take(&ask.id, attempt);
-                self.admit(ask, origin, Speaker::Gateway, reply).await;
+                self.admit(ask, origin, Speaker::Gateway, reply);
             }
         }
     }
@@ -36,8 +38,8 @@ impl DeskState {
         &mut self,
         id: &RequestId,
         attempt: u32,
-        reply: RpcReplyPort<Said<Grant>>,
-    ) -> Option<RpcReplyPort<Said<Grant>>> {
+        reply: RpcReplyPort<Said<Asked>>,
+    ) -> Option<RpcReplyPort<Said<Asked>>> {
         let state = self.requests.get(id).map(|request| &request.state);
         let alive = match state {
             Some(RequestState::Open) => true,
@@ -45,13 +47,16 @@ impl DeskState {
                 let live = self.find_lease(&first.lease.id);
                 live.is_some_and(|grant| grant.lease.fence == first.lease.fence)
             }
-            Some(RequestState::Failed(_)) | None => false,
+            Some(RequestState::Failed(_) | RequestState::Cancelled) | None => false,
         };
         let too_late = || Refusal::new(Code::Stopping, "this attempt comes too late");
         if self.attempts.is_cancelled(id, attempt) {
             self.say(reply, Err(too_late()));
         } else if self.attempts.is_taken(id, attempt) && state.is_some() {
-            self.replay(id, reply);
+            match state {
+                Some(RequestState::Open) => self.add_watcher(id, Watcher::Gateway(reply)),
+                _ => self.replay(id, reply),
+            }
         } else if alive {
             // Another attempt holds a lease: the gateway asks about that one before it sends a new one.
             self.say(reply, Err(too_late()));
@@ -61,63 +66,190 @@ impl DeskState {
         None
     }
 
-    async fn admit(&mut self, ask: Ask, origin: Origin, speaker: Speaker, reply: RpcReplyPort<Said<Grant>>) {
-        match self.ledger.admit(&ask, speaker) {
-            Err(refusal) => self.say(reply, Err(refusal)),
-            Ok(Admitted::Replay(first)) => self.attach(&ask, &first, reply),
-            Ok(Admitted::New) => match self.place(&ask) {
-                Err(refusal) => {
-                    self.ledger.refuse(&ask.id);
-                    self.say(reply, Err(refusal));
+    fn admit(&mut self, ask: Ask, origin: Origin, speaker: Speaker, reply: RpcReplyPort<Said<Asked>>) {
+        let named = match &ask.target {
+            Target::Resource(address) if ask.door == Door::Acquire => self.resolve(address).ok(),
+            _ => None,
+        };
+        match self.ledger.admit(&ask, speaker, named.as_ref()) {
+            Ok(Admitted::Replay(first)) => self.replay(&first, reply),
+            Ok(Admitted::Behind(first)) => self.queue_behind(&first, ask, reply),
+            Ok(Admitted::New | Admitted::Again) => self.begin(ask, &origin, speaker, reply),
+            Err(refusal) => match refusal.code {
+                Code::RequesterAlreadyLeased => {
+                    self.reject(&ask, &origin, Rejection::AlreadyLeased, refusal, reply);
                 }
-                Ok(resource) => {
-                    let now = self.clock.now();
-                    self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
-                    self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-                    let kind = OpKind::Acquire { request: ask.id.clone(), mode: ask.mode };
-                    let (door, lease) = (ask.door, Box::new(proposed(ask, &resource, &origin)));
-                    self.send(&resource, kind, Command::Acquire { door, lease }).await;
-                }
+                Code::LeaseIdTaken => self.reject(&ask, &origin, Rejection::LeaseIdTaken, refusal, reply),
+                _ => self.say(reply, Err(refusal)),
             },
         }
     }
 
-    /// The key of `ask` stands for `first`: both end alike.
-    fn attach(&mut self, ask: &Ask, first: &RequestId, reply: RpcReplyPort<Said<Grant>>) {
-        if self.requests.get(first).is_some_and(|request| request.state == RequestState::Open) {
-            // It has an id of its own, because the caller may ask about it before the first is settled.
-            self.requests.open(ask.id.clone(), ask.requester.clone(), None, self.clock.now().wall);
-            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
-            self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(ask.id.clone()));
+    /// Refuses one who did not pass the checks. Nothing is stored of it but the event.
+    fn reject(
+        &mut self,
+        ask: &Ask,
+        origin: &Origin,
+        reason: Rejection,
+        refusal: Refusal,
+        reply: RpcReplyPort<Said<Asked>>,
+    ) {
+        let change = self.rejection(proposal(ask, origin), origin, reason, &refusal);
+        self.note(vec![change], Note::Rejected { reply, refusal });
+    }
+
+    /// What is written of a refusal. One of the gateway's goes on there.
+    fn rejection(&self, proposal: Proposal, origin: &Origin, reason: Rejection, refusal: &Refusal) -> Change {
+        match origin {
+            Origin::Gateway { .. } => Change::Declined { proposal, code: refusal.code },
+            Origin::Client => {
+                let at = self.clock.now().wall;
+                Change::Rejected { proposal, reason, refusal: refusal.clone(), waited: false, at }
+            }
+        }
+    }
+
+    /// The second ask of an unattended waiter whose first is under way comes after that.
+    fn queue_behind(&mut self, first: &RequestId, ask: Ask, reply: RpcReplyPort<Said<Asked>>) {
+        let behind = self.behind.entry(first.clone()).or_default();
+        if behind.len() < WATCHERS_MAX {
+            behind.push_back((ask, reply));
         } else {
-            self.replay(first, reply);
+            let message = "too many of the same ask are under way; wait for their answers";
+            let refusal = Refusal::new(Code::QueueFull, message).retry_after(std::time::Duration::from_secs(1));
+            self.say(reply, Err(refusal));
         }
     }
 
-    /// Which resource a request is for.
-    fn place(&self, ask: &Ask) -> Result<ResourceId, Refusal> {
+    /// A request that has passed the checks 2 to 4.
+    fn begin(&mut self, ask: Ask, origin: &Origin, speaker: Speaker, reply: RpcReplyPort<Said<Asked>>) {
+        let now = self.clock.now();
+        let id = ask.id.clone();
+        self.requests.open(id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
+        self.open.insert(id.clone(), OpenRequest::new(ask.wait, now.run));
+        self.watchers.insert(id.clone(), vec![Watcher::Caller(reply)]);
+        let waiter = self.newcomer(&ask, proposal(&ask, origin));
         match &ask.target {
-            Target::Resource(address) => self.resolve(address),
-            Target::Select(selector) => self.directory.choose(selector, ask.mode),
+            Target::Resource(address) => match self.resolve(address) {
+                Ok(resource) => self.ask_resource(&resource, &ask, waiter, speaker),
+                Err(refusal) => self.refuse(&id, refusal),
+            },
+            Target::Select(selector) => self.place(selector, waiter, origin, speaker),
         }
     }
 
-    /// Gives the answer of a request that is known already, now or when there is one.
-    fn replay(&mut self, id: &RequestId, reply: RpcReplyPort<Said<Grant>>) {
-        match self.requests.get(id).map(|request| &request.state) {
-            Some(RequestState::Open) => {
-                self.watchers.entry(id.clone()).or_default().push(Watcher::Caller(reply));
-            }
-            Some(RequestState::Granted(first)) => {
-                let grant = self.first_grant_now(first);
-                self.say(reply, Ok(grant));
-            }
-            Some(RequestState::Failed(refusal)) => {
-                let refusal = refusal.clone();
-                self.say(reply, Err(refusal));
-            }
-            None => self.say(reply, Err(Refusal::internal("a key stands for a request that is not known"))),
+    /// A waiter who joins now, or takes over the place that its ticket says.
+    fn newcomer(&mut self, ask: &Ask, proposal: Proposal) -> Waiter {
+        let now = self.clock.now();
+        self.arrivals += 1;
+        let mut joined = Joined { run: self.incarnation, at_us: Joined::micros(now.run), arrival: self.arrivals };
+        let (mut joined_at, mut returns) = (now.wall, None);
+        if let Some((former, place, at)) = self.returning.claim(ask, now) {
+            (joined, joined_at, returns) = (place, at, Some(former));
         }
+        Waiter {
+            rank: Rank::new(ask.priority, joined, self.rules.waiting.priority_aging),
+            proposal,
+            joined_at,
+            attendance: match ask.wait {
+                WaitPolicy::JoinWaitingRoom => Attendance::Unattended { last_seen: now.run },
+                _ => Attendance::Attended,
+            },
+            returns,
+        }
+    }
+
+    fn ask_resource(&mut self, resource: &ResourceId, ask: &Ask, waiter: Waiter, speaker: Speaker) {
+        let full = self.waiting_room_is_full();
+        let otherwise = match ask.wait {
+            WaitPolicy::Fail | WaitPolicy::NoWait => Otherwise::Refuse(ask.wait),
+            // Whoever stands there already needs no more room.
+            WaitPolicy::JoinWaitingRoom if full && !self.stands_in(resource, &ask.requester) => {
+                Otherwise::Decline(ask.wait)
+            }
+            WaitPolicy::JoinWaitingRoom => Otherwise::Join,
+            WaitPolicy::Wait { .. } if full => Otherwise::Decline(ask.wait),
+            WaitPolicy::Wait { .. } => Otherwise::Wait(ask.wait),
+        };
+        let kind = OpKind::Ask { waiter: Box::new(waiter.clone()), speaker };
+        let command = Command::Ask { waiter: Box::new(waiter), otherwise, left_out: ask.left_out, speaker };
+        self.send(resource, kind, command);
+    }
+
+    fn stands_in(&self, resource: &ResourceId, requester: &crate::model::Requester) -> bool {
+        self.directory.get(resource).is_some_and(|entry| entry.state.queue.unattended_of(requester).is_some())
+    }
+
+    /// Finds a free resource for a selector; where there is none, it waits or is refused.
+    fn place(&mut self, selector: &Selector, waiter: Waiter, origin: &Origin, speaker: Speaker) {
+        let id = waiter.proposal.request.clone();
+        let wait = self.open.get(&id).map_or(WaitPolicy::NoWait, |open| open.wait);
+        let its_turn = |entry: &super::directory::Entry| self.would_take(entry, &waiter);
+        match self.directory.choose(selector, waiter.proposal.mode, its_turn) {
+            Ok(Choice::Free(resource)) => {
+                let kind = OpKind::Ask { waiter: Box::new(waiter.clone()), speaker };
+                let (waiter, otherwise) = (Box::new(waiter), Otherwise::Decline(wait));
+                self.send(&resource, kind, Command::Ask { waiter, otherwise, left_out: Default::default(), speaker });
+            }
+            Ok(Choice::Busy(matching)) => self.wait_in_pool(waiter, matching, speaker),
+            Err(refusal) => {
+                self.unclaim(&waiter);
+                let change = self.rejection(waiter.proposal, origin, Rejection::NoMatch, &refusal);
+                self.note(vec![change], Note::Refused { request: id, refusal });
+            }
+        }
+    }
+
+    /// One whose matches are all taken waits in the pool, unless it does not want to.
+    pub(super) fn wait_in_pool(&mut self, waiter: Waiter, matching: usize, speaker: Speaker) {
+        let id = waiter.proposal.request.clone();
+        let Target::Select(selector) = &waiter.proposal.target else { return };
+        let Some(open) = self.open.get(&id) else { return };
+        let wait = open.wait;
+        if let WaitPolicy::Wait { .. } = wait {
+            if self.waiting_room_is_full() {
+                self.unclaim(&waiter);
+                return self.refuse(&id, self.queue_is_full());
+            }
+            return self.join_pool(waiter);
+        }
+        self.unclaim(&waiter);
+        let refusal = all_held(selector, matching);
+        let changes = match speaker {
+            Speaker::Gateway => vec![Change::Declined { proposal: waiter.proposal, code: refusal.code }],
+            Speaker::Requester => {
+                let (proposal, at) = (waiter.proposal, self.clock.now().wall);
+                let requested = Change::Requested { proposal: proposal.clone(), wait, place: None, returns: None };
+                let (reason, refusal) = (Rejection::NoWait, refusal.clone());
+                vec![requested, Change::Rejected { proposal, reason, refusal, waited: false, at }]
+            }
+        };
+        self.note(changes, Note::Refused { request: id, refusal });
+    }
+
+    fn waiting_room_is_full(&self) -> bool {
+        self.directory.waiters() + self.pool.len() >= self.rules.limits.waiters_max
+    }
+
+    /// `QUEUE_FULL` for a node where as many wait as may.
+    pub(super) fn queue_is_full(&self) -> Refusal {
+        let most = self.rules.limits.waiters_max;
+        let message =
+            format!("{most} wait on this node already, and that is the most (limits.waiters); ask again later");
+        Refusal::new(Code::QueueFull, message).retry_after(std::time::Duration::from_secs(5))
+    }
+
+    /// Gives the answer of a request that is known already. One that is open is waited for by its id.
+    fn replay(&mut self, id: &RequestId, reply: RpcReplyPort<Said<Asked>>) {
+        self.asked_about(id);
+        let answer = match self.requests.get(id).map(|request| &request.state) {
+            Some(RequestState::Open) => Ok(Asked::Open(id.clone())),
+            Some(RequestState::Granted(first)) => Ok(Asked::Granted(self.first_grant_now(first))),
+            Some(RequestState::Failed(refusal)) => Err(refusal.clone()),
+            Some(RequestState::Cancelled) => Ok(Asked::Cancelled(id.clone())),
+            None => Err(Refusal::internal("a key stands for a request that is not known")),
+        };
+        self.say(reply, answer);
     }
 
     /// The stored result of a grant: never recomputed, also when the lease has moved on or ended.
@@ -137,7 +269,7 @@ impl DeskState {
         match self.requests.get(&request).map(|request| &request.state) {
             Some(RequestState::Open) => {
                 // It is settled as soon as its commit is; no other outcome is possible any more.
-                self.watchers.entry(request).or_default().push(Watcher::Settler(reply));
+                self.add_watcher(&request, Watcher::Settler(reply));
             }
             Some(RequestState::Granted(first)) => {
                 let grant = self.find_lease(&first.lease.id).filter(|grant| grant.lease.fence == first.lease.fence);
@@ -146,96 +278,41 @@ impl DeskState {
                 }
                 self.say(reply, Ok(grant));
             }
-            Some(RequestState::Failed(_)) | None => {
+            Some(RequestState::Failed(_) | RequestState::Cancelled) | None => {
                 self.attempts.cancel(&request, attempt);
                 self.say(reply, Ok(None));
             }
         }
     }
 
-    /// Answers when the request is settled, at once if it is.
-    pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<Request<FirstGrant>>>) {
-        match self.requests.get(&id) {
-            Some(Request { state: RequestState::Open, .. }) => {
-                let watchers = self.watchers.entry(id).or_default();
-                watchers.retain(|watcher| !matches!(watcher, Watcher::Reader(reply) if reply.is_closed()));
-                watchers.push(Watcher::Reader(reply));
-            }
-            known => {
-                let _ = reply.send(known.cloned());
-            }
-        }
-    }
-
-    /// Tells everybody who waits for a request how it ended.
-    pub(super) fn tell_watchers(&mut self, id: &RequestId, result: &Result<Grant, Refusal>) {
-        for watcher in self.watchers.remove(id).unwrap_or_default() {
-            match watcher {
-                Watcher::Caller(reply) => self.say(reply, result.clone()),
-                Watcher::Mirror(second) => self.end_second(&second, id, result),
-                Watcher::Settler(reply) => self.say(reply, Ok(result.clone().ok())),
-                Watcher::Reader(reply) => {
-                    let _ = reply.send(self.requests.get(id).cloned());
-                }
-            }
-        }
-    }
-
-    /// A second request under the key of `first` ends as that did. It holds nothing itself.
-    fn end_second(&mut self, second: &RequestId, first: &RequestId, result: &Result<Grant, Refusal>) {
-        let now = self.clock.now().run;
-        match (result, self.requests.get(first).map(|request| request.state.clone())) {
-            (Err(refusal), _) => self.requests.fail(second, refusal.clone(), now),
-            (Ok(_), Some(RequestState::Granted(grant))) => {
-                self.requests.grant(second, grant);
-                self.requests.end(second, now);
-            }
-            (Ok(_), _) => {}
-        }
-        self.tell_watchers(second, result);
-    }
-
     /// Drops requests whose retention is over, here and on disk.
-    pub(super) fn forget_old_requests(&mut self, now: RunTime) {
+    pub(super) fn forget_old_requests(&mut self, now: crate::clock::RunTime) {
         let dropped = self.requests.prune(now);
-        for request in &dropped {
+        let mut stored = Vec::new();
+        for request in dropped {
             if let Some(key) = &request.key {
                 self.ledger.forget(&request.requester, key, &request.id);
             }
+            if let Some(first) = &request.lease
+                && self.ended.get(&first.lease.id) == Some(&request.id)
+            {
+                self.ended.remove(&first.lease.id);
+            }
+            self.returning.is_back(&request.id);
+            if request.stored {
+                stored.push(request.id);
+            }
         }
-        // What failed has no row.
-        let stored: Vec<RequestId> =
-            dropped.into_iter().filter(|request| request.granted).map(|request| request.id).collect();
         if !stored.is_empty() {
             self.store.forget(stored);
         }
     }
-
-    /// Answers, with the number of the last change. A caller that has gone finds the answer under its key.
-    pub(super) fn say<T: ractor::Message>(&self, reply: RpcReplyPort<Said<T>>, result: Result<T, Refusal>) {
-        let _ = reply.send(Said { result, number: self.reporter.number() });
-    }
 }
 
-/// The lease that a request gets if it is granted.
-fn proposed(ask: Ask, resource: &ResourceId, origin: &Origin) -> LeaseRecord {
-    let fingerprint = match origin {
+/// What a request gets if it is granted.
+fn proposal(ask: &Ask, origin: &Origin) -> Proposal {
+    ask.proposal(match origin {
         Origin::Client => ask.fingerprint(),
         Origin::Gateway { fingerprint, .. } => *fingerprint,
-    };
-    LeaseRecord {
-        id_chosen_by_requester: ask.lease_id.is_some(),
-        id: ask.lease_id.map_or_else(LeaseId::generate, LeaseId::from),
-        request_id: ask.id,
-        resource_id: resource.clone(),
-        mode: ask.mode,
-        holder: ask.requester,
-        granted_at: jiff::Timestamp::UNIX_EPOCH,
-        renewed_at: jiff::Timestamp::UNIX_EPOCH,
-        ttl: ask.ttl,
-        fence: Fence::default(),
-        note: ask.note,
-        idempotency_key: ask.key,
-        fingerprint,
-    }
+    })
 }

@@ -1,10 +1,12 @@
 //! The desk: the one actor through which everything on this node goes.
 //!
 //! It serializes the checks of SPEC §2. It never waits: it reserves in the ledger, hands the command to a resource's
-//! actor, and learns the end by a message that carries the resource as it then is. Only then is the caller
-//! answered. Only the desk sends to resources, so only it starts and retires them.
+//! actor, and learns the end by a message that carries what has changed. Only then is the caller answered. Only the
+//! desk sends to resources, one command at a time to each, so only it starts and retires them, and what it knows of a
+//! resource while it asks is what the resource will decide on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,16 +16,19 @@ use tokio::task::JoinHandle;
 use super::attempts::Attempts;
 use super::directory::{Directory, Life};
 use super::drift::Drift;
-use super::message::{DeskMessage, FirstGrant, Grant, OpId, ResourceNow, Said};
+use super::message::{Asked, DeskMessage, FirstGrant, Grant, OpId, ReleasedNow, RequestNow, ResourceNow, Said, Until};
+use super::open::{OpenRequest, Parked};
 use super::reporter::{Reporter, report};
-use super::resource::{Resource, ResourceArguments, ResourceMessage, queue_full};
+#[cfg(test)]
+use super::resource::ResourceMessage;
 use super::restart::Restarted;
+use super::returning::Returning;
 use super::schedule::Schedule;
-use crate::admission::resource::{Command, Held, Reply, unknown_lease};
-use crate::admission::{LeaseRules, Ledger, Request, Requests};
+use crate::admission::resource::{Command, Rejection, unknown_lease};
+use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, Now, RunTime};
-use crate::limits::RESOURCE_QUEUE_MAX;
-use crate::model::{Code, Labels, LeaseId, LeaseRecord, Refusal, RequestId, ResourceAddress, ResourceId};
+use crate::model::time::later;
+use crate::model::{Ask, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, ResourceId};
 use crate::store::Store;
 
 /// An idle resource's actor is retired after this long; the next command starts it anew.
@@ -39,31 +44,51 @@ pub struct Desk;
 #[derive(Debug)]
 pub struct DeskArguments {
     /// The node's own name, which may precede a resource's id.
-    pub name: crate::model::NodeName,
+    pub name: NodeName,
     /// Where changes become durable.
     pub store: Store,
     /// Where the time comes from.
     pub clock: Clock,
     /// The operator's numbers.
-    pub rules: LeaseRules,
+    pub rules: Arc<Rules>,
     /// What the last run left.
     pub restarted: Restarted,
 }
 
 /// The desk's state; its parts each keep one thing.
 pub struct DeskState {
-    pub(super) name: crate::model::NodeName,
+    pub(super) name: NodeName,
     pub(super) myself: ActorRef<DeskMessage>,
     pub(super) store: Store,
     pub(super) clock: Clock,
+    pub(super) rules: Arc<Rules>,
+    pub(super) incarnation: u64,
     pub(super) ledger: Ledger,
     pub(super) requests: Requests<FirstGrant>,
+    /// The requests that are not settled.
+    pub(super) open: HashMap<RequestId, OpenRequest>,
     pub(super) watchers: HashMap<RequestId, Vec<Watcher>>,
+    /// Asks of an unattended waiter that come after one that is out.
+    pub(super) behind: HashMap<RequestId, VecDeque<(Ask, RpcReplyPort<Said<Asked>>)>>,
+    /// Those who wait by selector.
+    pub(super) pool: Pool,
+    pub(super) returning: Returning,
+    /// Ended leases that are remembered, by their ids.
+    pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Schedule<ResourceId>,
+    /// When each open request is to be looked at.
+    pub(super) attention: Schedule<RequestId>,
     pub(super) reporter: Reporter,
     pub(super) attempts: Attempts,
     pub(super) ops: HashMap<OpId, Op>,
+    /// Batches of the desk's own that are out.
+    pub(super) notes: HashMap<OpId, Note>,
+    /// Resources that may have something to do next.
+    pub(super) to_pump: BTreeSet<ResourceId>,
+    /// Resources that became free while the node was down.
+    freed_at_start: Vec<ResourceId>,
+    pub(super) arrivals: u64,
     next_op: OpId,
     timer: Option<(RunTime, Timer)>,
     pub(super) drift: Drift,
@@ -73,13 +98,25 @@ pub struct DeskState {
 
 type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 
-/// Who waits for a request to settle.
+/// Who waits for a request.
 pub(super) enum Watcher {
-    Caller(RpcReplyPort<Said<Grant>>),
-    /// A second request under the same key: it ends as this one does.
-    Mirror(RequestId),
-    Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// Whoever asked for the lease.
+    Caller(RpcReplyPort<Said<Asked>>),
+    /// A gateway whose dispatch came twice, or is to be settled: it hears the end only.
+    Gateway(RpcReplyPort<Said<Asked>>),
     Settler(RpcReplyPort<Said<Option<Grant>>>),
+    Reader(Until, RpcReplyPort<Option<RequestNow>>),
+}
+
+impl Watcher {
+    /// True when nobody listens any more.
+    pub(super) fn has_gone(&self) -> bool {
+        match self {
+            Watcher::Caller(reply) | Watcher::Gateway(reply) => reply.is_closed(),
+            Watcher::Settler(reply) => reply.is_closed(),
+            Watcher::Reader(_, reply) => reply.is_closed(),
+        }
+    }
 }
 
 /// A command that a resource has been given.
@@ -89,9 +126,24 @@ pub(super) struct Op {
 }
 
 pub(super) enum OpKind {
-    Acquire {
+    Ask {
+        /// Who asks; where it goes on if this resource declines.
+        waiter: Box<Waiter>,
+        speaker: Speaker,
+    },
+    Offer {
         request: RequestId,
-        mode: crate::model::Mode,
+        mode: Mode,
+        parked: Option<Parked>,
+    },
+    Withdraw {
+        request: RequestId,
+    },
+    Leave {
+        reply: RpcReplyPort<Result<bool, Refusal>>,
+    },
+    Drain {
+        reply: RpcReplyPort<Result<ResourceNow, Refusal>>,
     },
     /// With the time of the last renewal before this one.
     Renew {
@@ -101,10 +153,27 @@ pub(super) enum OpKind {
     },
     Release {
         lease: Box<LeaseRecord>,
-        reply: RpcReplyPort<Said<LeaseRecord>>,
+        reply: RpcReplyPort<Said<ReleasedNow>>,
+    },
+    Serve {
+        parked: Option<Parked>,
     },
     Wake,
     Rewrite,
+}
+
+/// A batch of the desk's own.
+pub(super) enum Note {
+    /// The request waits in the pool.
+    Joined { request: RequestId },
+    /// The request has left the pool.
+    Withdrawn { request: RequestId, why: Rejection },
+    /// The event of a refusal: whoever asked hears it whether the event is written or not.
+    Refused { request: RequestId, refusal: Refusal },
+    /// The same for one who did not pass the checks.
+    Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
+    /// Nobody waits for it.
+    Said,
 }
 
 impl Actor for Desk {
@@ -117,20 +186,34 @@ impl Actor for Desk {
         myself: ActorRef<DeskMessage>,
         arguments: DeskArguments,
     ) -> Result<DeskState, ActorProcessingErr> {
-        let Restarted { incarnation, ledger, requests, directory, schedule, drift } = arguments.restarted;
+        let Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, drift, freed } =
+            arguments.restarted;
+        myself.cast(DeskMessage::Open)?;
         let mut state = DeskState {
             name: arguments.name,
             myself,
             store: arguments.store,
             clock: arguments.clock,
+            rules: arguments.rules,
+            incarnation,
             ledger,
             requests,
+            open: HashMap::new(),
             watchers: HashMap::new(),
+            behind: HashMap::new(),
+            pool: Pool::default(),
+            returning,
+            ended,
             directory,
             schedule,
+            attention: Schedule::default(),
             reporter: Reporter::new(incarnation),
             attempts: Attempts::default(),
             ops: HashMap::new(),
+            notes: HashMap::new(),
+            to_pump: BTreeSet::new(),
+            freed_at_start: freed,
+            arrivals: 0,
             next_op: 1,
             timer: None,
             drift,
@@ -148,35 +231,52 @@ impl Actor for Desk {
         state: &mut DeskState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            DeskMessage::Request { ask, origin, reply } => state.request(ask, origin, reply).await,
+            DeskMessage::Request { ask, origin, reply } => state.request(ask, origin, reply),
+            DeskMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
+            DeskMessage::Leave { requester, address, reply } => match state.resolve(&address) {
+                Ok(resource) => {
+                    state.send(&resource, OpKind::Leave { reply }, Command::Leave { holder: requester });
+                }
+                Err(refusal) => drop(reply.send(Err(refusal))),
+            },
+            DeskMessage::Drain { address, drained, reply } => match state.resolve(&address) {
+                Ok(resource) => state.send(&resource, OpKind::Drain { reply }, Command::Drain(drained)),
+                Err(refusal) => drop(reply.send(Err(refusal))),
+            },
             DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
-                let command = Command::Renew { lease: lease.clone(), fence, ttl, authority };
+                let command = Command::Renew { lease: lease.clone(), fence, ttl, authority: authority.clone() };
                 match state.find_lease(&lease) {
                     Some(Grant { lease: LeaseRecord { resource_id, renewed_at, .. }, .. }) => {
-                        state.send(&resource_id, OpKind::Renew { lease, renewed_at, reply }, command).await;
+                        state.send(&resource_id, OpKind::Renew { lease, renewed_at, reply }, command);
                     }
-                    None => state.say(reply, Err(unknown_lease(&lease))),
+                    None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
             }
             DeskMessage::Release { lease, fence, authority, reply } => {
-                let command = Command::Release { lease: lease.clone(), fence, authority };
+                let command = Command::Release { lease: lease.clone(), fence, authority: authority.clone() };
                 match state.find_lease(&lease) {
                     Some(Grant { lease, .. }) => {
                         let resource = lease.resource_id.clone();
-                        state.send(&resource, OpKind::Release { lease: Box::new(lease), reply }, command).await;
+                        state.send(&resource, OpKind::Release { lease: Box::new(lease), reply }, command);
                     }
-                    None => state.say(reply, Err(unknown_lease(&lease))),
+                    None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
             }
-            DeskMessage::Settled { resource, activation, op, reply, state: now } => {
-                state.settled(&resource, activation, op, reply, now);
+            DeskMessage::Settled { resource, activation, op, reply, changes, admission_left } => {
+                state.settled(&resource, activation, op, reply, changes, admission_left);
             }
+            DeskMessage::Noted(op, outcome) => state.noted(op, outcome),
             // A database that cannot be read leaves nothing to go on with: the process starts again from it.
-            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows?).await,
-            DeskMessage::Stop => state.stopping = true,
-            DeskMessage::Tick => state.tick().await,
-            DeskMessage::Watch(id, reply) => state.watch(id, reply),
+            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows?),
+            DeskMessage::Open => state.open_admission(),
+            DeskMessage::Stop => state.stop(),
+            DeskMessage::Tick => state.tick(),
+            DeskMessage::Watch(id, until, reply) => state.watch(&id, until, reply),
+            DeskMessage::Peek(id, reply) => {
+                state.asked_about(&id);
+                let _ = reply.send(state.request_now(&id));
+            }
             DeskMessage::Subscribe(reply) => {
                 let now = state.clock.now();
                 let resources = state.directory.iter().map(|entry| report(entry, now)).collect();
@@ -197,6 +297,7 @@ impl Actor for Desk {
             }
             read => state.read(read),
         }
+        state.pump_all().await;
         state.arm_timer();
         Ok(())
     }
@@ -218,85 +319,63 @@ impl Actor for Desk {
 }
 
 impl DeskState {
-    /// Gives a command to a resource's actor, which is started if need be.
-    pub(super) async fn send(&mut self, resource: &ResourceId, kind: OpKind, command: Command) {
+    /// A number for the next command or batch.
+    pub(super) fn next_op(&mut self) -> OpId {
         let op = self.next_op;
         self.next_op += 1;
-        let now = self.clock.now();
-        let Some(entry) = self.directory.get_mut(resource) else { return };
-        entry.used_at = now.run;
-        entry.in_flight += 1;
-        if let OpKind::Acquire { mode, .. } = kind {
-            entry.promised.push(mode);
-        }
-        self.ops.insert(op, Op { resource: resource.clone(), kind });
-        if let Life::Reopening(waiting) = &mut entry.life {
-            if waiting.len() < RESOURCE_QUEUE_MAX {
-                waiting.push_back((op, command));
-            } else {
-                self.settle_op(op, Reply::Refused(queue_full(resource)));
-            }
-            return;
-        }
-        self.hand_over(resource, op, command).await;
+        op
     }
 
-    pub(super) async fn hand_over(&mut self, resource: &ResourceId, op: OpId, command: Command) {
-        let Some(entry) = self.directory.get_mut(resource) else { return };
-        if let Life::Active(actor) = &entry.life {
-            // A cast fails only when the actor has just died; then its supervision event is on the way, and
-            // settles this operation like everything it had in its queue.
-            let _ = actor.cast(ResourceMessage::Do(op, command));
-            return;
-        }
-        entry.activation += 1;
-        let arguments = ResourceArguments {
-            spec: entry.spec.clone(),
-            state: entry.state.clone(),
-            activation: entry.activation,
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            desk: self.myself.clone(),
-        };
-        // Its `pre_start` takes only what is at hand, so this does not wait for anything.
-        match Actor::spawn_linked(None, Resource, arguments, self.myself.get_cell()).await {
-            Ok((actor, _)) => {
-                let _ = actor.cast(ResourceMessage::Do(op, command));
-                self.directory.set_life(resource, Life::Active(actor));
-            }
-            Err(error) => {
-                tracing::error!(%resource, %error, "cannot start a resource's actor");
-                let refusal = Refusal::internal("the resource's actor cannot be started");
-                self.settle_op(op, Reply::Refused(refusal));
-            }
+    /// Admission opens: what became free while the node was down is handed over.
+    fn open_admission(&mut self) {
+        let started = Event::new(EventKind::NodeStarted)
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .with("incarnation", self.incarnation);
+        self.note_event(started);
+        for resource in std::mem::take(&mut self.freed_at_start) {
+            let command = Command::Serve { freed: Some(super::restart::FIRST_GRACE) };
+            self.send(&resource, OpKind::Serve { parked: None }, command);
         }
     }
 
-    async fn tick(&mut self) {
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            self.note_event(Event::new(EventKind::NodeStopping));
+        }
+    }
+
+    fn tick(&mut self) {
         let now = self.clock.now();
         // A tick that was on its way when the timer was moved must not leave a second one behind.
         if let Some((_, timer)) = self.timer.take() {
             timer.abort();
         }
         for resource in self.schedule.due(now.run) {
-            self.send(&resource, OpKind::Wake, Command::Wake).await;
+            self.send(&resource, OpKind::Wake, Command::Wake);
         }
-        self.rewrite_deadlines(now).await;
+        self.give_up_due(now.run);
+        if self.returning.until().is_some_and(|until| until <= now.run) {
+            self.stop_expecting();
+        }
+        self.rewrite_deadlines(now);
         if now.run >= self.retire_at {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
             self.forget_old_requests(now.run);
+            let events = &self.rules.events;
+            let before = now.wall.checked_sub(events.retention).unwrap_or(Timestamp::MIN);
+            self.store.prune_events(before, events.count_max);
         }
     }
 
     /// Writes deadlines anew that say something else on disk than this run knows.
-    async fn rewrite_deadlines(&mut self, now: Now) {
+    fn rewrite_deadlines(&mut self, now: Now) {
         if self.drift.was_set(now) {
             let held = self.directory.iter().filter(|entry| !entry.state.held.is_empty());
             self.drift.add(held.map(|entry| entry.spec.id.clone()));
         }
         for resource in self.drift.next_group(now.run) {
-            self.send(&resource, OpKind::Rewrite, Command::Rewrite).await;
+            self.send(&resource, OpKind::Rewrite, Command::Rewrite);
         }
     }
 
@@ -312,7 +391,8 @@ impl DeskState {
     /// Arms the one timer for the earliest instant at which something is to be done.
     fn arm_timer(&mut self) {
         let now = self.clock.now().run;
-        let soonest = self.schedule.next().map_or(now + TICK_MAX, |next| next.min(now + TICK_MAX));
+        let instants = [self.schedule.next(), self.attention.next(), self.returning.until(), Some(now + TICK_MAX)];
+        let soonest = instants.into_iter().flatten().min().unwrap_or(now);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
             return;
         }
@@ -324,73 +404,22 @@ impl DeskState {
         self.timer = Some((soonest, self.myself.send_after(after, || DeskMessage::Tick)));
     }
 
-    fn read(&mut self, message: DeskMessage) {
-        match message {
-            DeskMessage::Peek(id, reply) => {
-                let _ = reply.send(self.requests.get(&id).cloned());
+    /// `UNKNOWN_LEASE`; whoever could have changed the lease hears when and why it ended, while that is remembered.
+    pub(super) fn no_such_lease(&self, id: &LeaseId, authority: &crate::model::Authority) -> Refusal {
+        let refusal = unknown_lease(id);
+        let Some(request) = self.ended.get(id).and_then(|request| self.requests.get(request)) else { return refusal };
+        match (&request.ended, authority.may_change(&request.requester)) {
+            (Some((at, reason)), true) => {
+                let at = crate::model::time::rfc3339(later(*at, Duration::ZERO));
+                let why = reason.map_or("ended", |reason| reason.as_str());
+                let message = format!("lease {id} is over since {at} ({why}); `berth lease list` shows yours");
+                let refusal = Refusal { message, ..refusal }.with("endedAt", at);
+                match reason {
+                    Some(reason) => refusal.with("reason", reason.as_str()),
+                    None => refusal,
+                }
             }
-            DeskMessage::OpenRequests(reply) => {
-                let open = self.requests.open_ones().map(|(id, request)| (id.clone(), request.clone()));
-                let _ = reply.send(open.collect());
-            }
-            DeskMessage::Leases(reply) => {
-                let now = self.clock.now();
-                let leases = |entry: &super::directory::Entry| {
-                    let labels = entry.spec.labels.clone();
-                    entry.state.held.iter().map(move |held| grant(held, &labels, now)).collect::<Vec<_>>()
-                };
-                let _ = reply.send(self.directory.iter().flat_map(leases).collect());
-            }
-            DeskMessage::Lease(id, reply) => {
-                let _ = reply.send(self.find_lease(&id));
-            }
-            DeskMessage::Resources(selector, reply) => {
-                let entries = self.directory.iter().filter(|entry| entry.grantable);
-                let matching = entries
-                    .filter(|entry| selector.as_ref().is_none_or(|selector| selector.matches(&entry.spec.labels)));
-                let _ = reply.send(matching.map(resource_now).collect());
-            }
-            DeskMessage::Resource(address, reply) => {
-                let found = self.resolve(&address);
-                let _ = reply.send(found.and_then(|id| {
-                    self.directory.get(&id).map(resource_now).ok_or_else(|| unknown_resource(&address))
-                }));
-            }
-            _ => unreachable!("every other message is handled where it is matched"),
+            _ => refusal,
         }
     }
-
-    pub(super) fn find_lease(&self, id: &LeaseId) -> Option<Grant> {
-        let entry = self.directory.get(self.directory.resource_of(id)?)?;
-        let held = entry.state.held.iter().find(|held| held.lease.id == *id)?;
-        Some(grant(held, &entry.spec.labels, self.clock.now()))
-    }
-
-    /// The resource that an address names on this node.
-    pub(super) fn resolve(&self, address: &ResourceAddress) -> Result<ResourceId, Refusal> {
-        let here = address.worker.as_ref().is_none_or(|worker| *worker == self.name);
-        match self.directory.get(&address.id) {
-            Some(entry) if here && entry.grantable => Ok(address.id.clone()),
-            _ => Err(unknown_resource(address)),
-        }
-    }
-}
-
-fn resource_now(entry: &super::directory::Entry) -> ResourceNow {
-    ResourceNow { spec: entry.spec.clone(), state: entry.state.clone() }
-}
-
-/// A lease with what its holder is shown.
-pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
-    Grant {
-        lease: held.lease.clone(),
-        deadline: held.deadline,
-        expires_at: now.wall_at(held.deadline),
-        labels: labels.clone(),
-    }
-}
-
-fn unknown_resource(address: &ResourceAddress) -> Refusal {
-    Refusal::new(Code::UnknownResource, format!("no resource {address}; `berth resource list` shows what there is"))
-        .with("resourceId", address.to_string())
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ractor::{ActorId, ActorRef};
 
 use super::message::OpId;
+use super::open::Parked;
 use super::resource::ResourceMessage;
-use crate::admission::resource::{Command, ResourceState};
+use crate::admission::resource::{Change, Command, ResourceState, apply};
 use crate::clock::RunTime;
 use crate::model::{Code, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector};
 
@@ -17,6 +18,8 @@ pub(super) struct Directory {
     entries: BTreeMap<ResourceId, Entry>,
     leases: HashMap<LeaseId, ResourceId>,
     actors: HashMap<ActorId, ResourceId>,
+    /// Waiters of all resources.
+    waiters: usize,
 }
 
 /// One resource.
@@ -32,10 +35,18 @@ pub(super) struct Entry {
     pub(super) life: Life,
     /// Counts its actors.
     pub(super) activation: u64,
+    /// The command that its actor has and has not answered.
+    pub(super) out: Option<OpId>,
+    /// What comes after that, bounded.
+    pub(super) waiting: VecDeque<(OpId, Command)>,
     /// Modes of the leases that it has been asked for and has not answered.
     pub(super) promised: Vec<Mode>,
-    /// Operations that it has been asked for and has not answered.
-    pub(super) in_flight: usize,
+    /// True when an unattended waiter is to be admitted as soon as those of the pool have been asked.
+    pub(super) admission_left: bool,
+    /// True when it did not take the one of the pool who was first; nothing has changed since.
+    pub(super) offer_declined: bool,
+    /// A release whose caller is yet to hear who was taken first.
+    pub(super) parked: Option<Parked>,
     /// How often in a row its expiry could not be written.
     pub(super) wake_failures: u32,
     /// When it last had something to do.
@@ -49,8 +60,17 @@ pub(super) enum Life {
     Idle,
     /// It runs.
     Active(ActorRef<ResourceMessage>),
-    /// Its actor died; the database is closing its activation. What comes in meanwhile waits here, bounded.
-    Reopening(VecDeque<(OpId, Command)>),
+    /// Its actor died; the database is closing its activation, and nothing is asked of it meanwhile.
+    Reopening,
+}
+
+/// Where a request by selector can go.
+#[derive(Debug)]
+pub(super) enum Choice {
+    /// This resource has room for it.
+    Free(ResourceId),
+    /// So many match, and none has room.
+    Busy(usize),
 }
 
 impl Directory {
@@ -59,14 +79,19 @@ impl Directory {
         for held in &state.held {
             self.leases.insert(held.lease.id.clone(), spec.id.clone());
         }
+        self.waiters += state.queue.len();
         let entry = Entry {
             spec: Arc::new(spec.clone()),
             grantable,
             state,
             life: Life::Idle,
             activation: 0,
+            out: None,
+            waiting: VecDeque::new(),
             promised: Vec::new(),
-            in_flight: 0,
+            admission_left: false,
+            offer_declined: false,
+            parked: None,
             wake_failures: 0,
             used_at: RunTime::default(),
         };
@@ -90,6 +115,24 @@ impl Directory {
         self.leases.get(lease)
     }
 
+    /// How many wait for a resource by its name.
+    pub(super) fn waiters(&self) -> usize {
+        self.waiters
+    }
+
+    /// Makes a fact true.
+    pub(super) fn apply(&mut self, id: &ResourceId, change: Change) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        match &change {
+            Change::Granted { lease, .. } => drop(self.leases.insert(lease.id.clone(), id.clone())),
+            Change::Ended { lease, .. } => drop(self.leases.remove(&lease.id)),
+            _ => {}
+        }
+        let before = entry.state.queue.len();
+        apply(&mut entry.state, change);
+        self.waiters = self.waiters + entry.state.queue.len() - before;
+    }
+
     /// Replaces what is known of a resource.
     pub(super) fn set_state(&mut self, id: &ResourceId, state: ResourceState) {
         let Some(entry) = self.entries.get_mut(id) else { return };
@@ -99,6 +142,7 @@ impl Directory {
         for held in &state.held {
             self.leases.insert(held.lease.id.clone(), id.clone());
         }
+        self.waiters = self.waiters + state.queue.len() - entry.state.queue.len();
         entry.state = state;
     }
 
@@ -123,35 +167,38 @@ impl Directory {
     /// Resources whose actor has had nothing to do since `before`.
     pub(super) fn idle_since(&self, before: RunTime) -> Vec<ResourceId> {
         let idle =
-            |entry: &&Entry| matches!(entry.life, Life::Active(_)) && entry.in_flight == 0 && entry.used_at <= before;
+            |entry: &&Entry| matches!(entry.life, Life::Active(_)) && entry.out.is_none() && entry.used_at <= before;
         self.entries.values().filter(idle).map(|entry| entry.spec.id.clone()).collect()
     }
 
-    /// The free match that has been idle longest; one that was never leased goes first, then the order of ids.
+    /// The free match that has been idle longest and is nobody else's turn; one that was never leased goes first, then
+    /// the order of ids.
     ///
     /// # Errors
-    /// `NO_MATCHING_RESOURCE` when nothing can ever match, `NO_CAPACITY` when what matches is held.
-    pub(super) fn choose(&self, selector: &Selector, mode: Mode) -> Result<ResourceId, Refusal> {
+    /// `NO_MATCHING_RESOURCE` when nothing can ever match.
+    pub(super) fn choose(
+        &self,
+        selector: &Selector,
+        mode: Mode,
+        is_its_turn: impl Fn(&Entry) -> bool,
+    ) -> Result<Choice, Refusal> {
         let grantable = || self.entries.values().filter(|entry| entry.grantable);
         let mut matching = 0;
         let mut best: Option<&Entry> = None;
         for entry in grantable().filter(|entry| selector.matches(&entry.spec.labels)) {
             matching += 1;
             let better = |best: &Entry| entry.state.idle_since < best.state.idle_since;
-            if entry.could_take(mode) && best.is_none_or(better) {
+            if entry.could_take(mode) && best.is_none_or(better) && is_its_turn(entry) {
                 best = Some(entry);
             }
         }
         match best {
-            Some(entry) => Ok(entry.spec.id.clone()),
-            None if matching == 0 => {
+            Some(entry) => Ok(Choice::Free(entry.spec.id.clone())),
+            None if matching > 0 => Ok(Choice::Busy(matching)),
+            None => {
                 let mut nearness = Nearness::default();
                 grantable().for_each(|entry| nearness.add(selector, &entry.spec.labels));
                 Err(no_match(selector, &nearness))
-            }
-            None => {
-                let message = format!("all {matching} that match {selector} are leased; ask again later");
-                Err(Refusal::new(Code::NoCapacity, message).retry_after(std::time::Duration::from_secs(5)))
             }
         }
     }
@@ -159,17 +206,22 @@ impl Directory {
 
 impl Entry {
     /// True when it is free for `mode`, also after what it has been asked for.
-    fn could_take(&self, mode: Mode) -> bool {
+    pub(super) fn could_take(&self, mode: Mode) -> bool {
+        let fits = self.grantable && self.state.fits(&self.spec, mode, None);
         match mode {
-            Mode::Exclusive => self.promised.is_empty() && self.state.admits(&self.spec, mode),
+            Mode::Exclusive => fits && self.promised.is_empty(),
             Mode::Shared => {
-                let seats = self.state.held.len() + self.promised.len();
-                self.state.admits(&self.spec, mode)
-                    && !self.promised.contains(&Mode::Exclusive)
-                    && seats < self.spec.max_shared.get() as usize
+                let seats = self.state.held.len() + self.state.reserved.len() + self.promised.len();
+                fits && !self.promised.contains(&Mode::Exclusive) && seats < self.spec.max_shared.get() as usize
             }
         }
     }
+}
+
+/// `NO_CAPACITY` for a selector whose matches are all held.
+pub(super) fn all_held(selector: &Selector, matching: usize) -> Refusal {
+    let message = format!("all {matching} that match {selector} are taken; ask without noWait to wait");
+    Refusal::new(Code::NoCapacity, message).retry_after(std::time::Duration::from_secs(5))
 }
 
 /// `NO_MATCHING_RESOURCE` for a selector, with what came near.

@@ -7,12 +7,13 @@ use ractor::RpcReplyPort;
 
 use super::reporter::Subscription;
 use crate::admission::Request;
-use crate::admission::resource::{Reply, ResourceState};
+use crate::admission::resource::{Change, Held, Reply};
 use crate::clock::RunTime;
 use crate::model::{
-    Ask, Authority, Fence, Labels, LeaseId, LeaseRecord, Refusal, RequestId, ResourceAddress, ResourceId, Selector,
+    Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, Priority, Refusal, RequestId,
+    Requester, ResourceAddress, ResourceId, Selector, Ticket, WaitingFor,
 };
-use crate::store::{OpenError, StoredResource};
+use crate::store::{CommitError, OpenError, Reopened};
 
 /// Names one command that a resource has been given, in this life of the node.
 pub(super) type OpId = u64;
@@ -50,6 +51,87 @@ pub struct FirstGrant {
     pub labels: Labels,
 }
 
+/// A lease that was released.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReleasedNow {
+    /// It.
+    pub lease: LeaseRecord,
+    /// The holder that was taken first from those who wait.
+    pub admitted: Option<Requester>,
+}
+
+/// What came of asking for a lease, so far.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// The lease.
+    Granted(Grant),
+    /// This request is open: it waits, or is on its way to a resource.
+    Open(RequestId),
+    /// It stands in a waiting room, unattended.
+    Pending(PendingNow),
+    /// The key stands for this request, which was cancelled.
+    Cancelled(RequestId),
+}
+
+/// Where an unattended waiter stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingNow {
+    /// In whose waiting room.
+    pub resource: ResourceId,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// The place, from 1.
+    pub position: usize,
+    /// The same for a later run.
+    pub ticket: Ticket,
+}
+
+/// A lease request as it is now.
+#[derive(Debug, Clone)]
+pub struct RequestNow {
+    /// It.
+    pub request: Request<FirstGrant>,
+    /// Where it stands, while it waits.
+    pub waiting: Option<WaitingNow>,
+}
+
+/// Where a lease request stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingNow {
+    /// The place, from 1.
+    pub position: usize,
+    /// Why nothing moves.
+    pub waiting_for: WaitingFor,
+    /// Until when at the latest, where that is known; wall time.
+    pub until: Option<Timestamp>,
+    /// The same place for a later run.
+    pub ticket: Ticket,
+}
+
+/// One who waits, as an admin is shown it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaiterNow {
+    /// Who.
+    pub holder: Requester,
+    /// Since when.
+    pub joined_at: Timestamp,
+    /// When it last asked, or was asked about.
+    pub last_seen: Timestamp,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// Its rank.
+    pub priority: Priority,
+}
+
+/// When a watcher of a request is to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When it is known whether it waits.
+    FirstAnswer,
+    /// When it has ended.
+    Settled,
+}
+
 /// Through which door a lease request came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -69,8 +151,16 @@ pub enum Origin {
 pub struct ResourceNow {
     /// Its settings.
     pub spec: std::sync::Arc<crate::model::ResourceSpec>,
-    /// What is true of it.
-    pub state: ResourceState,
+    /// What it is doing.
+    pub state: DeviceState,
+    /// More about that, for people.
+    pub reason: Option<String>,
+    /// The fence of its latest grant.
+    pub fence: Fence,
+    /// Its leases.
+    pub held: Vec<Held>,
+    /// How many wait for it by its name.
+    pub queue_length: usize,
 }
 
 /// The desk's protocol.
@@ -82,9 +172,38 @@ pub enum DeskMessage {
         ask: Ask,
         /// By whom.
         origin: Origin,
-        /// Answered once it is settled.
-        reply: RpcReplyPort<Said<Grant>>,
+        /// Answered once it is granted, refused, or known to wait.
+        reply: RpcReplyPort<Said<Asked>>,
     },
+    /// End a request that waits.
+    Cancel {
+        /// Which.
+        request: RequestId,
+        /// On whose word.
+        caller: Caller,
+        /// Answered once it is durable.
+        reply: RpcReplyPort<Result<(), Refusal>>,
+    },
+    /// Leave a waiting room.
+    Leave {
+        /// Who.
+        requester: Requester,
+        /// Which.
+        address: ResourceAddress,
+        /// Whether it stood in it.
+        reply: RpcReplyPort<Result<bool, Refusal>>,
+    },
+    /// Take a resource out, or bring it back.
+    Drain {
+        /// Which.
+        address: ResourceAddress,
+        /// Which of the two.
+        drained: bool,
+        /// The resource as it then is.
+        reply: RpcReplyPort<Result<ResourceNow, Refusal>>,
+    },
+    /// Who waits for a resource by its name.
+    WaitingRoom(ResourceAddress, RpcReplyPort<Result<(ResourceId, Vec<WaiterNow>), Refusal>>),
     /// What became of a dispatch whose answer was lost?
     Settle {
         /// The gateway's request.
@@ -116,18 +235,20 @@ pub enum DeskMessage {
         /// On whose word.
         authority: Authority,
         /// Answered once it is durable.
-        reply: RpcReplyPort<Said<LeaseRecord>>,
+        reply: RpcReplyPort<Said<ReleasedNow>>,
     },
-    /// A request, as soon as it is settled.
-    Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
-    /// A request, as it is now.
-    Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
+    /// A request, as soon as there is an answer.
+    Watch(RequestId, Until, RpcReplyPort<Option<RequestNow>>),
+    /// A request, as it is now. Asking keeps it alive.
+    Peek(RequestId, RpcReplyPort<Option<RequestNow>>),
     /// The open requests.
-    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>)>>),
+    OpenRequests(RpcReplyPort<Vec<(RequestId, RequestNow)>>),
+    /// How many wait, of both kinds.
+    Waiting(RpcReplyPort<usize>),
     /// The active leases.
     Leases(RpcReplyPort<Vec<Grant>>),
-    /// One active lease.
-    Lease(LeaseId, RpcReplyPort<Option<Grant>>),
+    /// One active lease, for a caller.
+    Lease(LeaseId, Caller, RpcReplyPort<Result<Grant, Refusal>>),
     /// The resources that match.
     Resources(Option<Selector>, RpcReplyPort<Vec<ResourceNow>>),
     /// One resource.
@@ -147,12 +268,20 @@ pub enum DeskMessage {
         op: OpId,
         /// What came of it.
         reply: Reply,
-        /// The resource's new state, if it has changed.
-        state: Option<ResourceState>,
+        /// What has changed, in this order.
+        changes: Vec<Change>,
+        /// True when an unattended waiter could have been admitted, but others are to be asked before.
+        admission_left: bool,
     },
+    /// From the store: a batch of the desk's own is done.
+    #[doc(hidden)]
+    Noted(OpId, Result<(), CommitError>),
+    /// From itself, first of all: admission opens.
+    #[doc(hidden)]
+    Open,
     /// From the store: a dead actor's activation is closed, and this is what is on disk.
     #[doc(hidden)]
-    Reopened(ResourceId, Result<StoredResource, OpenError>),
+    Reopened(ResourceId, Result<Reopened, OpenError>),
     /// From the timer.
     #[doc(hidden)]
     Tick,

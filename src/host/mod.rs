@@ -9,16 +9,25 @@ pub mod desk;
 mod directory;
 mod drift;
 pub mod message;
+mod offers;
+mod open;
+mod pump;
+mod read;
+mod reopen;
 mod reporter;
 mod resource;
 pub mod restart;
+mod restored;
+mod returning;
 mod schedule;
 mod settle;
 #[cfg(test)]
 mod tests;
 pub mod uplink;
+mod watch;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
 use tokio::task::JoinHandle;
@@ -26,12 +35,13 @@ use tokio::task::JoinHandle;
 use self::desk::{Desk, DeskArguments};
 use self::message::DeskMessage;
 use self::restart::Restoring;
-use crate::admission::LeaseRules;
+use crate::admission::Rules;
 use crate::admission::resource::Change;
-use crate::clock::Clock;
+use crate::admission::ticket::TicketKey;
+use crate::clock::{Clock, Now};
 use crate::limits::STORE_GROUP_MAX;
 use crate::model::{NodeName, ResourceId, ResourceSpec};
-use crate::store::{Batch, CommitError, OpenError, Store, StoreEnd};
+use crate::store::{Batch, CommitError, EventLog, OpenError, Store, StoreEnd};
 
 pub use reporter::Subscription;
 
@@ -45,7 +55,9 @@ pub struct HostArguments {
     /// Its resources.
     pub resources: Vec<ResourceSpec>,
     /// The operator's numbers.
-    pub rules: LeaseRules,
+    pub rules: Rules,
+    /// Signs its tickets; the same at every start.
+    pub tickets: TicketKey,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -69,6 +81,8 @@ pub enum HostError {
 pub struct Host {
     /// Through which everything goes.
     pub desk: ActorRef<DeskMessage>,
+    /// What happened on this node.
+    pub events: EventLog,
     /// Which life of the node this is.
     pub incarnation: u64,
     /// Resolves when the desk is gone.
@@ -77,35 +91,38 @@ pub struct Host {
     pub store_end: StoreEnd,
 }
 
-/// Opens the database, settles what expired meanwhile, and starts the desk. Blocks on the disk.
+/// Opens the database, settles what ended meanwhile, and starts the desk. Blocks on the disk.
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
-    let HostArguments { name, database, resources, rules, clock } = arguments;
+    let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
     let now = clock.now();
-    let (store, loaded, store_end) = Store::open(&database, now)?;
+    let (store, events, loaded, store_end) = Store::open(&database, now)?;
     let incarnation = loaded.incarnation;
-    let mut restoring = Restoring::begin(resources, loaded, now);
-    let expired = std::mem::take(&mut restoring.expired);
-    for group in expired.chunks(STORE_GROUP_MAX) {
-        let written = group.iter().map(|(resource, changes)| commit_at_start(&store, resource, changes));
+    let mut restoring = Restoring::begin(resources, loaded, &rules, now);
+    let ended = std::mem::take(&mut restoring.ended);
+    for group in ended.chunks(STORE_GROUP_MAX) {
+        let written = group.iter().map(|(resource, changes)| commit_at_start(&store, resource.as_ref(), changes, now));
         futures_util::future::try_join_all(written).await.map_err(HostError::Expire)?;
     }
-    let restarted = restoring.finish(&rules, now);
-    let arguments = DeskArguments { name, store, clock, rules, restarted };
+    let restarted = restoring.finish(&rules, tickets, now);
+    let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
-    Ok(Host { desk, incarnation, desk_task, store_end })
+    Ok(Host { desk, events, incarnation, desk_task, store_end })
 }
 
 /// Queues a batch at once; the future is its outcome.
 fn commit_at_start(
     store: &Store,
-    resource: &ResourceId,
+    resource: Option<&ResourceId>,
     changes: &[Change],
+    now: Now,
 ) -> impl Future<Output = Result<(), CommitError>> + use<> {
     let (sender, outcome) = tokio::sync::oneshot::channel();
     store.commit(Batch {
-        resource: resource.clone(),
+        resource: resource.cloned(),
         activation: 0,
         changes: changes.to_vec(),
+        events: Vec::new(),
+        now,
         done: Box::new(move |result| drop(sender.send(result))),
     });
     async { outcome.await.unwrap_or_else(|_| Err(CommitError::Disk("the store has stopped".to_owned()))) }

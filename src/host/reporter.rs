@@ -67,6 +67,8 @@ pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
         max_shared: entry.spec.max_shared.get(),
         fence: entry.state.fence,
         grantable: entry.grantable,
+        drained: entry.state.drained,
+        queue_length: entry.state.queue.len() as u64,
         leases: entry.state.held.iter().map(|held| LeaseRow::new(&held.lease, held.deadline.left(now.run))).collect(),
     }
 }

@@ -1,22 +1,23 @@
 //! One resource as an actor: decide, commit, apply.
 //!
 //! It is started by the desk when something is to happen on it, with the state that the desk knows: deadlines run on
-//! this run's time, and reading them from the disk again would let a step of the wall clock move them. A command is
-//! decided against the last applied state, its changes are sent to the store, and nothing else is decided until the
-//! outcome is back as a message. Then the changes are applied and the desk is told, with the state as it is now.
-//! Whoever asked is answered by the desk, so what ended is known there before anybody hears of it.
+//! this run's time, and reading them from the disk again would let a step of the wall clock move them. It is given one
+//! command at a time. The command is decided against the last applied state, its changes are sent to the store, and
+//! the outcome comes back as a message. Then the changes are applied and the desk is told of them, so that it applies them
+//! to what it knows. Whoever asked is answered by the desk, so what ended is known there before anybody hears of it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::message::{DeskMessage, OpId};
-use crate::admission::resource::{Change, Command, Decision, Held, Reply, ResourceState, apply, decide};
-use crate::clock::{Clock, Now};
-use crate::limits::RESOURCE_QUEUE_MAX;
+use crate::admission::Rules;
+use crate::admission::resource::{
+    Around, Change, Command, Decision, Departure, Rejection, Reply, ResourceState, Rivals, apply, decide, withdrawn,
+};
+use crate::clock::Clock;
 use crate::model::{Code, Refusal, ResourceSpec};
-use crate::store::{Batch, CommitError, Store, StoredResource};
+use crate::store::{Batch, CommitError, Store};
 
 /// The actor; what it is comes with [`ResourceArguments`].
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub(super) struct Resource;
 /// Its protocol.
 #[derive(Debug)]
 pub(super) enum ResourceMessage {
-    /// From the desk: carry this out and say `Settled`.
-    Do(OpId, Command),
+    /// From the desk: carry this out and say `Settled`. Nothing else comes before that.
+    Do(OpId, Command, Rivals),
     /// From the store: the outcome of the batch that is out.
     Committed(Result<(), CommitError>),
     /// From a test: die.
@@ -38,6 +39,7 @@ pub(super) enum ResourceMessage {
 pub(super) struct ResourceArguments {
     pub(super) spec: Arc<ResourceSpec>,
     pub(super) state: ResourceState,
+    pub(super) rules: Arc<Rules>,
     pub(super) activation: u64,
     pub(super) store: Store,
     pub(super) clock: Clock,
@@ -48,15 +50,14 @@ pub(super) struct ResourceActorState {
     around: ResourceArguments,
     /// The batch that is out. Until its outcome is back, `around.state` stays as it is.
     out: Option<Out>,
-    /// What waits for that.
-    queue: VecDeque<(OpId, Command)>,
 }
 
 /// What is to be done when the batch that is out is durable.
 struct Out {
     op: OpId,
-    changes: Vec<Change>,
-    reply: Reply,
+    decision: Decision,
+    /// True when the hand-over has been taken out of it, because the database refused that.
+    without_hand_over: bool,
 }
 
 impl Actor for Resource {
@@ -69,7 +70,7 @@ impl Actor for Resource {
         _myself: ActorRef<ResourceMessage>,
         around: ResourceArguments,
     ) -> Result<ResourceActorState, ActorProcessingErr> {
-        Ok(ResourceActorState { around, out: None, queue: VecDeque::new() })
+        Ok(ResourceActorState { around, out: None })
     }
 
     async fn handle(
@@ -79,11 +80,8 @@ impl Actor for Resource {
         state: &mut ResourceActorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ResourceMessage::Do(op, command) => state.enqueue(&myself, op, command),
-            ResourceMessage::Committed(outcome) => {
-                state.committed(outcome);
-                state.carry_on(&myself);
-            }
+            ResourceMessage::Do(op, command, rivals) => state.carry_out(&myself, op, command, rivals),
+            ResourceMessage::Committed(outcome) => state.committed(&myself, outcome),
             #[cfg(test)]
             ResourceMessage::Panic => panic!("a test asked for it"),
         }
@@ -91,46 +89,31 @@ impl Actor for Resource {
     }
 }
 
-/// A resource's state from its rows.
-pub(super) fn restored(rows: StoredResource, now: Now) -> ResourceState {
-    let held = |(lease, expires_at): (crate::model::LeaseRecord, jiff::Timestamp)| Held {
-        deadline: now.run_at(expires_at, lease.ttl),
-        lease,
-    };
-    ResourceState { held: rows.leases.into_iter().map(held).collect(), fence: rows.fence, idle_since: rows.idle_since }
-}
-
 impl ResourceActorState {
-    fn enqueue(&mut self, myself: &ActorRef<ResourceMessage>, op: OpId, command: Command) {
-        if self.queue.len() >= RESOURCE_QUEUE_MAX {
-            self.settle(op, Reply::Refused(queue_full(&self.around.spec.id)), None);
-            return;
-        }
-        self.queue.push_back((op, command));
-        self.carry_on(myself);
-    }
-
-    /// Decides commands until one has changes to commit.
-    fn carry_on(&mut self, myself: &ActorRef<ResourceMessage>) {
-        while self.out.is_none()
-            && let Some((op, command)) = self.queue.pop_front()
-        {
-            let around = &self.around;
-            let Decision { changes, reply } = decide(&around.state, &around.spec, command, around.clock.now());
-            if changes.is_empty() {
-                self.settle(op, reply, None);
-            } else {
-                self.commit(myself, Out { op, changes, reply });
-            }
+    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, op: OpId, command: Command, rivals: Rivals) {
+        let around = Around {
+            spec: &self.around.spec,
+            rules: &self.around.rules.waiting,
+            max_total: self.around.rules.lease.max_total,
+            rivals,
+            now: self.around.clock.now(),
+        };
+        let decision = decide(&self.around.state, &around, command);
+        if decision.changes.iter().any(Change::is_durable) {
+            self.commit(myself, Out { op, decision, without_hand_over: false });
+        } else {
+            self.finish(op, decision);
         }
     }
 
     fn commit(&mut self, myself: &ActorRef<ResourceMessage>, out: Out) {
         let myself = myself.clone();
         self.around.store.commit(Batch {
-            resource: self.around.spec.id.clone(),
+            resource: Some(self.around.spec.id.clone()),
             activation: self.around.activation,
-            changes: out.changes.clone(),
+            changes: out.decision.changes.clone(),
+            events: Vec::new(),
+            now: self.around.clock.now(),
             done: Box::new(move |outcome| {
                 let _ = myself.cast(ResourceMessage::Committed(outcome));
             }),
@@ -138,34 +121,76 @@ impl ResourceActorState {
         self.out = Some(out);
     }
 
-    fn committed(&mut self, outcome: Result<(), CommitError>) {
-        let Some(Out { op, changes, reply }) = self.out.take() else { return };
+    fn committed(&mut self, myself: &ActorRef<ResourceMessage>, outcome: Result<(), CommitError>) {
+        let Some(Out { op, decision, without_hand_over }) = self.out.take() else { return };
         match outcome {
-            Ok(()) => {
-                changes.into_iter().for_each(|change| apply(&mut self.around.state, change));
-                self.settle(op, reply, Some(self.around.state.clone()));
+            Ok(()) => self.finish(op, decision),
+            Err(CommitError::Constraint(detail))
+                if !without_hand_over && decision.handed_over_from < decision.changes.len() =>
+            {
+                let decision = self.without_hand_over(decision, detail);
+                self.commit(myself, Out { op, decision, without_hand_over: true });
             }
-            Err(CommitError::Full) => {
-                let refusal = Refusal::new(Code::QueueFull, "the store is busy; ask again");
-                self.settle(op, Reply::Refused(refusal.retry_after(std::time::Duration::from_secs(1))), None);
-            }
-            Err(_) => {
-                let refusal = Refusal::internal("it could not be written, and has not happened");
-                self.settle(op, Reply::Refused(refusal), None);
+            Err(error) => {
+                let refusal = match error {
+                    CommitError::Full => Refusal::new(Code::QueueFull, "the store is busy; ask again")
+                        .retry_after(std::time::Duration::from_secs(1)),
+                    _ => Refusal::internal("it could not be written, and has not happened"),
+                };
+                self.settle(op, Reply::Refused(refusal), Vec::new(), decision.admission_left);
             }
         }
     }
 
-    fn settle(&self, op: OpId, reply: Reply, state: Option<ResourceState>) {
+    /// The hand-over broke a constraint of the database: what was before it stands alone, and those who were to be
+    /// granted fail. That is a bug which the last guard has caught, and it must not keep a release from happening.
+    fn without_hand_over(&self, mut decision: Decision, detail: String) -> Decision {
+        let resource = &self.around.spec.id;
+        tracing::error!(%resource, detail, "the database refused a hand-over; it is taken back");
+        let now = self.around.clock.now();
+        let handed_over = decision.changes.split_off(decision.handed_over_from);
+        for change in handed_over {
+            let Change::Granted { lease, .. } = change else { continue };
+            let Some(waiter) = self.around.state.queue.get(&lease.request_id).cloned() else { continue };
+            let (proposal, reason) = (waiter.proposal.clone(), Rejection::WorkerFailed);
+            let refusal = withdrawn(&proposal, reason, &self.around.rules.waiting);
+            decision.changes.push(Change::Left { waiter: Box::new(waiter), why: Departure::Rejected, at: now.wall });
+            decision.changes.push(Change::Rejected { proposal, reason, refusal, waited: true, at: now.wall });
+        }
+        decision.changes.push(Change::Violated { detail });
+        decision.reply = match decision.reply {
+            Reply::Released(lease, _) if decision.command_from <= decision.handed_over_from => {
+                Reply::Released(lease, None)
+            }
+            Reply::Done => Reply::Done,
+            _ if decision.command_from > decision.handed_over_from => {
+                Reply::Refused(Refusal::internal("it has not happened, because what came before it failed; ask again"))
+            }
+            reply => reply,
+        };
+        decision.handed_over_from = decision.changes.len();
+        decision
+    }
+
+    fn finish(&mut self, op: OpId, decision: Decision) {
+        for change in &decision.changes {
+            apply(&mut self.around.state, change.clone());
+        }
+        self.settle(op, decision.reply, decision.changes, decision.admission_left);
+    }
+
+    fn settle(&self, op: OpId, reply: Reply, changes: Vec<Change>, admission_left: bool) {
         let resource = self.around.spec.id.clone();
         let activation = self.around.activation;
         // A desk that is gone takes the whole node with it.
-        let _ = self.around.desk.cast(DeskMessage::Settled { resource, activation, op, reply, state });
+        let _ =
+            self.around.desk.cast(DeskMessage::Settled { resource, activation, op, reply, changes, admission_left });
     }
 }
 
 /// `QUEUE_FULL` for a resource that is asked faster than it can commit.
 pub(super) fn queue_full(resource: &crate::model::ResourceId) -> Refusal {
-    let message = format!("{resource} has {RESOURCE_QUEUE_MAX} commands waiting; ask again");
+    let most = crate::limits::RESOURCE_QUEUE_MAX;
+    let message = format!("{resource} has {most} commands waiting; ask again");
     Refusal::new(Code::QueueFull, message).retry_after(std::time::Duration::from_secs(1))
 }

@@ -1,20 +1,28 @@
 //! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::directory::Directory;
 use super::drift::{DRIFT_MAX, Drift};
 use super::message::FirstGrant;
-use super::resource::restored;
+use super::restored::restored;
+use super::returning::Returning;
 use super::schedule::Schedule;
-use crate::admission::resource::{Change, Command, ResourceState, apply, decide};
-use crate::admission::{LeaseRules, Ledger, Requests};
-use crate::clock::Now;
+use crate::admission::resource::{Change, Departure, Rejection, ResourceState, apply, expired, withdrawn};
+use crate::admission::ticket::TicketKey;
+use crate::admission::{Ledger, Requests, Rules};
+use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
-use crate::model::{Labels, LeaseRecord, RequestId, ResourceId, ResourceSpec};
-use crate::store::{Loaded, StoredRequest};
+use crate::model::time::remaining;
+use crate::model::{Labels, LeaseId, LeaseRecord, Proposal, RequestId, ResourceId, ResourceSpec};
+use crate::store::{Loaded, StoredOutcome, StoredRequest};
+
+/// The first admission after a start is reserved at least so long: whoever is admitted may not have noticed yet that the
+/// node is back.
+pub(super) const FIRST_GRACE: Duration = Duration::from_secs(10);
 
 /// What the last run left, as the desk's own parts.
 #[derive(Debug)]
@@ -22,12 +30,16 @@ pub struct Restarted {
     pub(super) incarnation: u64,
     pub(super) ledger: Ledger,
     pub(super) requests: Requests<FirstGrant>,
+    pub(super) returning: Returning,
+    pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
-    pub(super) schedule: Schedule,
+    pub(super) schedule: Schedule<ResourceId>,
     pub(super) drift: Drift,
+    /// Resources that became free while the node was down.
+    pub(super) freed: Vec<ResourceId>,
 }
 
-/// The resources of the lab file as the database knows them, and what has expired while the node was down. The
+/// The resources of the lab file as the database knows them, and what has ended while the node was down. The
 /// changes must be durable before [`Restoring::finish`].
 #[derive(Debug)]
 pub struct Restoring {
@@ -37,13 +49,14 @@ pub struct Restoring {
     /// Resources whose deadlines on disk lay outside the width of their lease, because the wall clock was set while the
     /// node was down.
     clamped: BTreeSet<ResourceId>,
-    /// For each resource with something to write, its changes.
-    pub expired: Vec<(ResourceId, Vec<Change>)>,
+    freed: Vec<ResourceId>,
+    /// For each resource with something to write, its changes; without a resource those of requests that waited.
+    pub ended: Vec<(Option<ResourceId>, Vec<Change>)>,
 }
 
 impl Restoring {
     /// Brings the lab file and the database together.
-    pub fn begin(specs: Vec<ResourceSpec>, loaded: Loaded, now: Now) -> Self {
+    pub fn begin(specs: Vec<ResourceSpec>, mut loaded: Loaded, rules: &Rules, now: Now) -> Self {
         let outside = |(lease, expires_at): &(LeaseRecord, Timestamp)| {
             let kept = now.wall_at(now.run_at(*expires_at, lease.ttl));
             expires_at.duration_since(kept).abs() > DRIFT_MAX
@@ -56,33 +69,57 @@ impl Restoring {
             loaded.resources.into_iter().map(|resource| (resource.id.clone(), resource)).collect();
         let mut resources = Vec::with_capacity(specs.len());
         for spec in specs {
-            let state = stored.remove(&spec.id).map(|rows| restored(rows, now)).unwrap_or_default();
+            let state = stored.remove(&spec.id).map(|rows| restored(rows, rules, now)).unwrap_or_default();
             resources.push((spec, true, state));
         }
-        // A leased resource that is gone from the lab file goes after its release.
-        let gone = stored.into_values().filter(|rows| !rows.leases.is_empty());
-        for rows in gone {
-            tracing::warn!(resource = %rows.id, "is leased but no longer in the lab file; it takes no new lease and is gone at the next start after its release");
-            let one = std::num::NonZeroU32::MIN;
-            let spec = ResourceSpec { id: rows.id.clone(), labels: Labels::new(), max_shared: one };
-            resources.push((spec, false, restored(rows, now)));
-        }
-        assert!(resources.len() <= 2 * RESOURCES_MAX, "the lab file's bound holds for what it has left behind");
-        let mut expired = Vec::new();
-        for (spec, _, state) in &mut resources {
-            let changes = decide(state, spec, Command::Wake, now).changes;
+        // A leased resource that is gone from the lab file goes after its release; nobody waits for it any more.
+        let mut ended = Vec::new();
+        for rows in stored.into_values().filter(|rows| !rows.leases.is_empty() || !rows.waiters.is_empty()) {
+            let spec =
+                ResourceSpec { id: rows.id.clone(), labels: Labels::new(), max_shared: std::num::NonZeroU32::MIN };
+            let mut state = restored(rows, rules, now);
+            let left = |waiter: &crate::admission::Waiter| Change::Left {
+                waiter: Box::new(waiter.clone()),
+                why: Departure::Left,
+                at: now.wall,
+            };
+            let changes: Vec<Change> = state.queue.iter().map(left).collect();
+            changes.iter().cloned().for_each(|change| apply(&mut state, change));
             if !changes.is_empty() {
-                changes.iter().cloned().for_each(|change| apply(state, change));
-                expired.push((spec.id.clone(), changes));
+                ended.push((Some(spec.id.clone()), changes));
+            }
+            if !state.held.is_empty() {
+                tracing::warn!(resource = %spec.id, "is leased but no longer in the lab file; it takes no new lease and is gone at the next start after its release");
+                resources.push((spec, false, state));
             }
         }
-        Self { incarnation: loaded.incarnation, resources, requests: loaded.requests, clamped, expired }
+        assert!(resources.len() <= 2 * RESOURCES_MAX, "the lab file's bound holds for what it has left behind");
+        let mut freed = Vec::new();
+        for (spec, _, state) in &mut resources {
+            let changes = expired(state, now);
+            if !changes.is_empty() {
+                changes.iter().cloned().for_each(|change| apply(state, change));
+                freed.push(spec.id.clone());
+                ended.push((Some(spec.id.clone()), changes));
+            }
+        }
+        for request in loaded.requests.iter_mut().filter(|request| request.outcome == StoredOutcome::Open) {
+            let proposal = of_open(request);
+            let reason = Rejection::DaemonRestarted;
+            let refusal = withdrawn(&proposal, reason, &rules.waiting);
+            let change = Change::Rejected { proposal, reason, refusal, waited: true, at: now.wall };
+            ended.push((None, vec![change]));
+        }
+        let requests = loaded.requests;
+        Self { incarnation: loaded.incarnation, resources, requests, clamped, freed, ended }
     }
 
     /// The desk's parts.
-    pub fn finish(self, rules: &LeaseRules, now: Now) -> Restarted {
-        let mut ledger = Ledger::new(rules.max_per_requester);
-        let mut requests = Requests::new(rules.request_retention);
+    pub fn finish(self, rules: &Rules, tickets: TicketKey, now: Now) -> Restarted {
+        let mut ledger = Ledger::new(rules.lease.max_per_requester);
+        let mut requests = Requests::new(rules.lease.request_retention);
+        let mut returning = Returning::new(tickets, self.incarnation);
+        let mut ended = HashMap::new();
         let mut directory = Directory::default();
         let mut schedule = Schedule::default();
         let active: HashSet<RequestId> = (self.resources.iter())
@@ -90,23 +127,41 @@ impl Restoring {
             .collect();
         let labels: HashMap<ResourceId, Labels> =
             self.resources.iter().map(|(spec, ..)| (spec.id.clone(), spec.labels.clone())).collect();
+        // Its retention has run while the node was down, as far as the wall clock can tell.
+        let since = |at: Timestamp| RunTime(now.run.0.saturating_sub(remaining(at, now.wall)));
         // Before the active leases: should one key stand for an ended and an active lease, the active one has it.
         for request in self.requests {
-            let is_active = active.contains(&request.id);
-            let StoredRequest { id, requester, key, fingerprint, lease, expires_at, ended_at } = request;
-            let labels = labels.get(&lease.resource_id).cloned().unwrap_or_default();
-            let own_key = key.filter(|_| requester.via.is_none());
-            if let (Some(key), false) = (&own_key, is_active) {
-                ledger.remember(&id, &requester, key.clone(), fingerprint);
+            let id = &request.id;
+            let own_key = request.key.clone().filter(|_| request.requester.via.is_none());
+            if let (Some(key), false) = (&own_key, active.contains(id) || request.outcome == StoredOutcome::Open) {
+                ledger.remember(id, &request.requester, key.clone(), request.fingerprint);
             }
-            requests.open(id.clone(), requester, own_key, lease.granted_at);
-            requests.grant(&id, FirstGrant { lease, expires_at, labels });
-            if !is_active {
-                // Its retention has run while the node was down, as far as the wall clock can tell.
-                let ago =
-                    ended_at.map_or(std::time::Duration::ZERO, |ended| crate::model::time::remaining(ended, now.wall));
-                let since = crate::clock::RunTime(now.run.0.saturating_sub(ago));
-                requests.end(&id, since);
+            requests.open(id.clone(), request.requester.clone(), own_key, request.created_at);
+            requests.store(id);
+            if let Some(place) = &request.place {
+                returning.add(id.clone(), place.clone());
+            }
+            match &request.outcome {
+                StoredOutcome::Open => {
+                    let refusal = withdrawn(&of_open(&request), Rejection::DaemonRestarted, &rules.waiting);
+                    requests.fail(id, refusal, false, now.run);
+                    if let Some(place) = &request.place {
+                        returning.expect(&request, place, rules, now);
+                    }
+                }
+                StoredOutcome::Failed { cancelled: true, at, .. } => requests.cancel(id, since(*at)),
+                StoredOutcome::Failed { refusal, at, .. } => requests.fail(id, refusal.clone(), true, since(*at)),
+                StoredOutcome::Granted { lease, expires_at, ended: end } => {
+                    let labels = labels.get(&lease.resource_id).cloned().unwrap_or_default();
+                    let first = FirstGrant { lease: lease.clone(), expires_at: *expires_at, labels };
+                    requests.grant(id, first);
+                    if !active.contains(id) {
+                        let (at, reason) = end.unwrap_or((now.wall, None));
+                        requests.say_end(id, at, reason);
+                        requests.end(id, since(at));
+                        ended.insert(lease.id.clone(), id.clone());
+                    }
+                }
             }
         }
         for (spec, grantable, state) in self.resources {
@@ -115,11 +170,39 @@ impl Restoring {
                 let own_key = lease.idempotency_key.clone().filter(|_| lease.holder.via.is_none());
                 let key = own_key.map(|key| (key, lease.fingerprint));
                 ledger.restore(&lease.request_id, &lease.holder, &lease.id, key);
+                ended.remove(&lease.id);
             }
-            schedule.set(&spec.id, state.wake_at());
+            for waiter in state.queue.iter() {
+                ledger.restore_waiter(&waiter.proposal.request, &waiter.proposal.holder, &spec.id);
+            }
+            schedule.set(&spec.id, state.wake_at(&rules.waiting));
             directory.add(spec, grantable, state);
         }
         let drift = Drift::new(now, self.clamped);
-        Restarted { incarnation: self.incarnation, ledger, requests, directory, schedule, drift }
+        let (incarnation, freed) = (self.incarnation, self.freed);
+        Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, drift, freed }
     }
+}
+
+/// What a request that waited at the end of the last run was to get.
+fn of_open(request: &StoredRequest) -> Proposal {
+    let place = request.place.as_ref();
+    Proposal {
+        request: request.id.clone(),
+        holder: request.requester.clone(),
+        target: place.map_or_else(unknown_target, |place| place.target.clone()),
+        mode: place.map(|place| place.mode).unwrap_or_default(),
+        priority: place.map(|place| place.priority).unwrap_or_default(),
+        ttl: place.map(|place| place.ttl).unwrap_or_default(),
+        lease: LeaseId::generate(),
+        id_chosen_by_requester: false,
+        note: place.and_then(|place| place.note.clone()),
+        key: None,
+        fingerprint: request.fingerprint,
+    }
+}
+
+/// An open request is always written with its place.
+fn unknown_target() -> crate::model::Target {
+    crate::model::Target::Resource("unknown".parse().expect("the word is a resource id"))
 }

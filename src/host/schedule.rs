@@ -1,29 +1,35 @@
-//! When each resource wants to be woken.
+//! When each of many is to be looked at again.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
 use crate::clock::RunTime;
-use crate::model::ResourceId;
 
-/// One instant for each resource at most.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    by_time: BTreeSet<(RunTime, ResourceId)>,
-    of: HashMap<ResourceId, RunTime>,
+/// One instant for each name at most.
+#[derive(Debug)]
+pub(super) struct Schedule<N> {
+    by_time: BTreeSet<(RunTime, N)>,
+    of: HashMap<N, RunTime>,
 }
 
-impl Schedule {
-    /// Sets, moves or clears a resource's instant.
-    pub(super) fn set(&mut self, resource: &ResourceId, at: Option<RunTime>) {
+impl<N> Default for Schedule<N> {
+    fn default() -> Self {
+        Self { by_time: BTreeSet::new(), of: HashMap::new() }
+    }
+}
+
+impl<N: Clone + Ord + Hash> Schedule<N> {
+    /// Sets, moves or clears the instant of `name`.
+    pub(super) fn set(&mut self, name: &N, at: Option<RunTime>) {
         let former = match at {
-            Some(at) => self.of.insert(resource.clone(), at),
-            None => self.of.remove(resource),
+            Some(at) => self.of.insert(name.clone(), at),
+            None => self.of.remove(name),
         };
         if let Some(former) = former {
-            self.by_time.remove(&(former, resource.clone()));
+            self.by_time.remove(&(former, name.clone()));
         }
         if let Some(at) = at {
-            self.by_time.insert((at, resource.clone()));
+            self.by_time.insert((at, name.clone()));
         }
     }
 
@@ -32,15 +38,15 @@ impl Schedule {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes out every resource whose instant has come.
-    pub(super) fn due(&mut self, now: RunTime) -> Vec<ResourceId> {
+    /// Takes out every name whose instant has come.
+    pub(super) fn due(&mut self, now: RunTime) -> Vec<N> {
         let mut due = Vec::new();
         while let Some((at, _)) = self.by_time.first()
             && *at <= now
         {
-            let (_, resource) = self.by_time.pop_first().expect("the first is there");
-            self.of.remove(&resource);
-            due.push(resource);
+            let (_, name) = self.by_time.pop_first().expect("the first is there");
+            self.of.remove(&name);
+            due.push(name);
         }
         due
     }
@@ -51,6 +57,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::model::ResourceId;
 
     #[test]
     fn a_moved_instant_leaves_nothing_behind() {

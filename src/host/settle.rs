@@ -1,16 +1,16 @@
-//! How a command comes back: the resource as it then is, into the directory, the ledger, the book and the reports;
-//! then the answer. And what happens when a resource's actor dies.
+//! How a command comes back: what has changed goes into the directory, the ledger, the book and the reports; then the
+//! answer is given.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::desk::{DeskState, Op, OpKind, grant};
-use super::directory::Life;
-use super::message::{DeskMessage, FirstGrant, OpId};
-use super::resource::restored;
-use crate::admission::resource::{Held, Reply, ResourceState};
-use crate::model::{LeaseRecord, Refusal, ResourceId};
-use crate::store::StoredResource;
+use super::desk::{DeskState, Op, OpKind};
+use super::message::{Asked, FirstGrant, OpId, PendingNow, ReleasedNow};
+use super::open::{Parked, Stage};
+use super::pump::mode_of;
+use super::read::{grant, resource_now};
+use crate::admission::resource::{Change, Departure, Held, Reply};
+use crate::admission::{Speaker, Waiter};
+use crate::model::{ChosenLeaseId, Code, Refusal, RequestId, Requester, ResourceId, Target};
 
 /// The first and the longest pause before an expiry whose commit failed is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -24,80 +24,255 @@ impl DeskState {
         activation: u64,
         op: OpId,
         reply: Reply,
-        state: Option<ResourceState>,
+        changes: Vec<Change>,
+        admission_left: bool,
     ) {
         // What a dead actor had said before it died comes before `Reopened` and counts; what a former life of the
         // resource said does not.
-        if self.directory.get(resource).is_none_or(|entry| entry.activation != activation) {
+        let Some(entry) = self.directory.get_mut(resource).filter(|entry| entry.activation == activation) else {
             return;
+        };
+        if entry.out == Some(op) {
+            entry.out = None;
         }
-        if let Some(state) = state {
-            self.adopt(resource, state);
-        }
+        entry.admission_left |= admission_left;
+        self.adopt(resource, changes);
         self.settle_op(op, reply);
+        self.to_pump.insert(resource.clone());
     }
 
-    /// Takes a resource's new state in: what ended is free before anybody hears of it, and the change is reported.
-    fn adopt(&mut self, resource: &ResourceId, state: ResourceState) {
+    /// Takes in what has changed on a resource: what ended is free before anybody hears of it, and it is reported.
+    fn adopt(&mut self, resource: &ResourceId, changes: Vec<Change>) {
+        let mut told = Vec::new();
+        let mut shown = false;
+        for change in changes {
+            if change.is_durable()
+                && let Some(entry) = self.directory.get_mut(resource)
+            {
+                entry.offer_declined = false;
+            }
+            shown |= is_reported(&change);
+            self.directory.apply(resource, change.clone());
+            match change {
+                Change::Granted { lease, deadline, last_end, .. } => {
+                    let held = Held { lease, deadline, last_end };
+                    self.granted(resource, &held);
+                    told.push(Told::Granted(held));
+                }
+                Change::Ended { lease, reason, at } => self.ended(&lease, at, Some(reason)),
+                Change::Rejected { proposal, reason, refusal, waited: true, .. } => {
+                    told.push(Told::Rejected(proposal.request, reason, refusal));
+                }
+                Change::Left { waiter, why, .. } if !waiter.is_attended() && why != Departure::Granted => {
+                    // An ask of it that is under way has taken its reservations over; then this frees nothing.
+                    self.ledger.refuse(&waiter.proposal.request);
+                }
+                _ => {}
+            }
+        }
         let Some(entry) = self.directory.get(resource) else { return };
-        if entry.state == state {
-            return;
+        self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
+        if shown {
+            self.reporter.changed(entry, self.clock.now());
         }
+        // Now that everything is known, whoever waited hears it.
+        for end in told {
+            self.tell(end);
+        }
+    }
+
+    /// A lease exists: it is known before anybody hears of it.
+    pub(super) fn granted(&mut self, resource: &ResourceId, held: &Held) {
         let now = self.clock.now();
-        let labels = entry.spec.labels.clone();
-        let there = |held: &Held, list: &[Held]| {
-            list.iter().any(|other| other.lease.id == held.lease.id && other.lease.fence == held.lease.fence)
-        };
-        let ended: Vec<LeaseRecord> =
-            (entry.state.held.iter()).filter(|held| !there(held, &state.held)).map(|held| held.lease.clone()).collect();
-        let begun: Vec<Held> = state.held.iter().filter(|held| !there(held, &entry.state.held)).cloned().collect();
-        self.schedule.set(resource, state.wake_at());
-        self.directory.set_state(resource, state);
-        for lease in ended {
-            self.ledger.end(&lease.id);
-            self.requests.end(&lease.request_id, now.run);
-        }
-        for held in begun {
-            self.ledger.grant(&held.lease.request_id, &held.lease.id);
-            let expires_at = now.wall_at(held.deadline);
-            let first = FirstGrant { lease: held.lease.clone(), expires_at, labels: labels.clone() };
-            self.requests.grant(&held.lease.request_id, first);
-        }
-        if let Some(entry) = self.directory.get(resource) {
-            self.reporter.changed(entry, now);
+        let labels = self.directory.get(resource).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+        let lease = &held.lease;
+        self.ledger.grant(&lease.request_id, &lease.id);
+        let expires_at = now.wall_at(held.deadline);
+        self.requests.grant(&lease.request_id, FirstGrant { lease: lease.clone(), expires_at, labels });
+        self.requests.store(&lease.request_id);
+        self.ended.remove(&lease.id);
+    }
+
+    /// A lease is over: its requester and its id are free.
+    pub(super) fn ended(
+        &mut self,
+        lease: &crate::model::LeaseRecord,
+        at: jiff::Timestamp,
+        reason: Option<crate::admission::resource::EndReason>,
+    ) {
+        let now = self.clock.now().run;
+        self.ledger.end(&lease.id);
+        self.requests.say_end(&lease.request_id, at, reason);
+        self.requests.end(&lease.request_id, now);
+        self.ended.insert(lease.id.clone(), lease.request_id.clone());
+    }
+
+    pub(super) fn tell(&mut self, end: Told) {
+        match end {
+            Told::Granted(held) => {
+                let entry = self.directory.get(&held.lease.resource_id);
+                let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+                let id = held.lease.request_id.clone();
+                let offered = match self.open.get_mut(&id).map(|open| &mut open.stage) {
+                    Some(stage @ Stage::Offered(_)) => Some(std::mem::replace(stage, Stage::Placing)),
+                    _ => None,
+                };
+                self.end_with_lease(&id, grant(&held, &labels, self.clock.now()));
+                if let Some(Stage::Offered(waiter)) = offered {
+                    self.waiter_left_pool(&waiter);
+                }
+            }
+            Told::Rejected(request, reason, refusal) => self.end_without_lease(&request, reason, refusal),
         }
     }
 
     /// Answers whoever asked for a command.
     pub(super) fn settle_op(&mut self, op: OpId, reply: Reply) {
-        let Some(Op { resource, kind, .. }) = self.ops.remove(&op) else { return };
-        if let Some(entry) = self.directory.get_mut(&resource) {
-            entry.in_flight -= 1;
-            if let OpKind::Acquire { mode, .. } = &kind
-                && let Some(index) = entry.promised.iter().position(|promised| promised == mode)
-            {
-                entry.promised.swap_remove(index);
-            }
+        let Some(Op { resource, kind }) = self.ops.remove(&op) else { return };
+        if let Some(entry) = self.directory.get_mut(&resource)
+            && let Some(mode) = mode_of(&kind)
+            && let Some(index) = entry.promised.iter().position(|promised| *promised == mode)
+        {
+            entry.promised.swap_remove(index);
         }
-        let labels = self.directory.get(&resource).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
-        match (kind, reply) {
-            (OpKind::Acquire { request, .. }, Reply::Granted(held)) => {
-                let now = self.clock.now();
-                self.tell_watchers(&request, &Ok(grant(&held, &labels, now)));
+        match kind {
+            OpKind::Ask { waiter, speaker } => self.ask_settled(&resource, *waiter, speaker, reply),
+            OpKind::Offer { request, parked, .. } => {
+                let taken = self.offer_settled(&resource, &request, &reply);
+                self.release_settled(&resource, parked, taken);
             }
-            (OpKind::Acquire { request, .. }, reply) => {
-                let refusal = refusal_of(reply);
-                self.ledger.refuse(&request);
-                self.requests.fail(&request, refusal.clone(), self.clock.now().run);
-                self.tell_watchers(&request, &Err(refusal));
+            OpKind::Serve { parked } => {
+                let first = if let Reply::Served(first) = reply { first } else { None };
+                self.release_settled(&resource, parked, first);
             }
-            (OpKind::Wake, reply) => self.woken(&resource, reply),
-            (OpKind::Rewrite, reply) => {
+            OpKind::Withdraw { request } => match reply {
+                // It has ended, or it had its lease already: both have been told.
+                Reply::Left(_) => {}
+                reply => self.not_withdrawn(&request, &refusal_of(reply)),
+            },
+            OpKind::Leave { reply: caller } => {
+                let answer = if let Reply::Left(left) = reply { Ok(left) } else { Err(refusal_of(reply)) };
+                let _ = caller.send(answer);
+            }
+            OpKind::Drain { reply: caller } => {
+                let entry = self.directory.get(&resource);
+                let answer = match (reply, entry) {
+                    (Reply::Done, Some(entry)) => Ok(resource_now(entry, self.clock.now())),
+                    (reply, _) => Err(refusal_of(reply)),
+                };
+                let _ = caller.send(answer);
+            }
+            OpKind::Renew { reply: caller, .. } => {
+                let answer = match reply {
+                    Reply::Renewed(held) => {
+                        let entry = self.directory.get(&resource);
+                        let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+                        Ok(grant(&held, &labels, self.clock.now()))
+                    }
+                    reply => Err(refusal_of(reply)),
+                };
+                self.say(caller, answer);
+            }
+            OpKind::Release { reply: caller, .. } => match reply {
+                Reply::Released(lease, admitted @ Some(_)) => self.say(caller, Ok(ReleasedNow { lease, admitted })),
+                Reply::Released(lease, None) => {
+                    // Somebody of the pool may be the first: the answer waits for that.
+                    let parked = Parked { lease: Box::new(lease), reply: caller };
+                    if let Some(entry) = self.directory.get_mut(&resource) {
+                        entry.parked = Some(parked);
+                    }
+                }
+                reply => self.say(caller, Err(refusal_of(reply))),
+            },
+            OpKind::Wake => self.woken(&resource, reply),
+            OpKind::Rewrite => {
                 let written = !matches!(reply, Reply::Refused(_));
                 self.drift.settled(&resource, written, self.clock.now().run);
             }
-            (kind, reply) => self.answer_change(kind, reply),
         }
+    }
+
+    /// Who was taken first after a release is known, or will be by what comes next.
+    fn release_settled(&mut self, resource: &ResourceId, parked: Option<Parked>, first: Option<Requester>) {
+        match (parked, self.directory.get_mut(resource)) {
+            (Some(parked), Some(entry)) if first.is_none() => entry.parked = Some(parked),
+            (Some(parked), _) => self.answer_parked(parked, first),
+            (None, _) => {}
+        }
+    }
+
+    fn ask_settled(&mut self, resource: &ResourceId, waiter: Waiter, speaker: Speaker, reply: Reply) {
+        let id = waiter.proposal.request.clone();
+        match reply {
+            // Whoever asked has been told with the change.
+            Reply::Granted(_) => self.came_back(waiter.returns.as_ref()),
+            Reply::Waiting => {
+                self.start_waiting(&id, Stage::Room(resource.clone()));
+                self.came_back(waiter.returns.as_ref());
+                self.withdraw_as_asked(&id);
+            }
+            Reply::Pending { request, position } => {
+                self.unclaim(&waiter);
+                self.pending(resource, &id, &request, position);
+            }
+            Reply::Declined => match &waiter.proposal.target {
+                Target::Select(selector) => {
+                    // What it was sent to has been taken by another meanwhile.
+                    let matching = self.directory.iter().filter(|entry| selector.matches(&entry.spec.labels)).count();
+                    self.wait_in_pool(waiter, matching, speaker);
+                }
+                Target::Resource(_) => {
+                    self.unclaim(&waiter);
+                    self.refuse(&id, self.queue_is_full());
+                }
+            },
+            reply => {
+                self.unclaim(&waiter);
+                self.keep_standing(resource, &waiter);
+                self.refuse(&id, refusal_of(reply));
+            }
+        }
+        self.ask_those_behind(&id);
+    }
+
+    /// An unattended waiter stands in the waiting room, as `entry`.
+    fn pending(&mut self, resource: &ResourceId, id: &RequestId, entry: &RequestId, position: usize) {
+        let standing = self.directory.get(resource).and_then(|entry_of| entry_of.state.queue.get(entry)).cloned();
+        let Some(standing) = standing else { return };
+        self.ledger.waits(id, entry, chosen(&standing).as_ref());
+        self.requests.discard(id);
+        self.close_request(id);
+        let ticket = self.returning.ticket(&standing);
+        let mode = standing.proposal.mode;
+        let now = PendingNow { resource: resource.clone(), mode, position, ticket };
+        self.tell_watchers(id, &Ok(Asked::Pending(now)));
+    }
+
+    /// The ask of an unattended waiter was refused: it goes on standing where it stood.
+    fn keep_standing(&mut self, resource: &ResourceId, waiter: &Waiter) {
+        let entry = self.directory.get(resource);
+        let standing = entry.and_then(|entry| entry.state.queue.unattended_of(&waiter.proposal.holder)).cloned();
+        if let Some(standing) = standing {
+            self.ledger.waits(&waiter.proposal.request, &standing.proposal.request, chosen(&standing).as_ref());
+        }
+    }
+
+    /// The asks that came while one of the same waiter was out.
+    fn ask_those_behind(&mut self, id: &RequestId) {
+        for (ask, reply) in self.behind.remove(id).unwrap_or_default() {
+            self.request(ask, super::message::Origin::Client, reply);
+        }
+    }
+
+    /// A request that did not come to wait is refused: it holds nothing any more.
+    pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
+        let now = self.clock.now().run;
+        self.ledger.refuse(id);
+        self.requests.fail(id, refusal.clone(), false, now);
+        for reply in self.close_request(id) {
+            let _ = reply.send(Ok(()));
+        }
+        self.tell_watchers(id, &Err(refusal));
     }
 
     /// A resource has been woken. One whose expiry could not be written is woken again, ever later.
@@ -111,97 +286,52 @@ impl DeskState {
             Some(now + pause)
         } else {
             entry.wake_failures = 0;
-            entry.state.wake_at()
+            entry.state.wake_at(&self.rules.waiting)
         };
         self.schedule.set(resource, next);
     }
+}
 
-    /// Answers a renew or a release.
-    pub(super) fn answer_change(&self, kind: OpKind, reply: Reply) {
-        match (kind, reply) {
-            (OpKind::Renew { reply: caller, .. }, Reply::Renewed(held)) => {
-                let entry = self.directory.get(&held.lease.resource_id);
-                let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
-                self.say(caller, Ok(grant(&held, &labels, self.clock.now())));
-            }
-            (OpKind::Renew { reply: caller, .. }, reply) => self.say(caller, Err(refusal_of(reply))),
-            (OpKind::Release { reply: caller, .. }, Reply::Released(lease)) => self.say(caller, Ok(lease)),
-            (OpKind::Release { reply: caller, .. }, reply) => self.say(caller, Err(refusal_of(reply))),
-            (OpKind::Acquire { .. } | OpKind::Wake | OpKind::Rewrite, _) => {}
-        }
-    }
-
-    /// A resource's actor has died: nothing of that life may reach the disk any more, and then the disk says what is
-    /// true.
-    pub(super) fn close(&mut self, resource: ResourceId) {
-        let Some(entry) = self.directory.get(&resource) else { return };
-        let activation = entry.activation;
-        self.directory.set_life(&resource, Life::Reopening(VecDeque::new()));
-        let myself = self.myself.clone();
-        self.store.close(resource.clone(), activation, move |rows| {
-            let _ = myself.cast(DeskMessage::Reopened(resource, rows));
-        });
-    }
-
-    /// A lease that the disk holds as the desk knows it keeps the deadline of this run.
-    fn keep_known_deadlines(&self, resource: &ResourceId, state: &mut ResourceState) {
-        let Some(entry) = self.directory.get(resource) else { return };
-        for held in &mut state.held {
-            if let Some(known) = entry.state.held.iter().find(|known| known.lease == held.lease) {
-                held.deadline = known.deadline;
-            }
-        }
-    }
-
-    /// The disk has spoken: what was in flight ends as it says, and what came in meanwhile goes on.
-    pub(super) async fn reopened(&mut self, resource: ResourceId, rows: StoredResource) {
-        let Some(Life::Reopening(waiting)) = self.directory.set_life(&resource, Life::Idle) else { return };
-        let later: Vec<OpId> = waiting.iter().map(|(op, _)| *op).collect();
-        let in_flight = |(id, op): (&OpId, &Op)| (op.resource == resource && !later.contains(id)).then_some(*id);
-        let lost: Vec<OpId> = self.ops.iter().filter_map(in_flight).collect();
-        let mut state = restored(rows, self.clock.now());
-        self.keep_known_deadlines(&resource, &mut state);
-        let settled: Vec<(OpId, Reply)> =
-            lost.into_iter().filter_map(|id| Some((id, outcome(self.ops.get(&id)?, &state)))).collect();
-        // The deadline that is due may be one whose expiry was in flight.
-        self.schedule.set(&resource, state.wake_at());
-        self.adopt(&resource, state);
-        for (op, reply) in settled {
-            self.settle_op(op, reply);
-        }
-        for (op, command) in waiting {
-            self.hand_over(&resource, op, command).await;
-        }
+/// True for what changes the report of a resource.
+fn is_reported(change: &Change) -> bool {
+    match change {
+        Change::Granted { .. }
+        | Change::Renewed { .. }
+        | Change::Ended { .. }
+        | Change::Drained { .. }
+        | Change::Joined { .. }
+        | Change::Left { .. } => true,
+        Change::Requested { .. }
+        | Change::Queued { .. }
+        | Change::Moved { .. }
+        | Change::Seen { .. }
+        | Change::Rejected { .. }
+        | Change::Declined { .. }
+        | Change::Reserved(_)
+        | Change::Unreserved { .. }
+        | Change::Violated { .. } => false,
     }
 }
 
-/// How a command that was in flight when its actor died has ended, by what the disk holds.
-fn outcome(op: &Op, state: &ResourceState) -> Reply {
-    let not_done = || Reply::Refused(Refusal::internal("the resource failed meanwhile, and it has not happened"));
-    match &op.kind {
-        OpKind::Acquire { request, .. } => {
-            let held = state.held.iter().find(|held| held.lease.request_id == *request);
-            held.cloned().map_or_else(not_done, Reply::Granted)
-        }
-        OpKind::Renew { lease, renewed_at, .. } => {
-            let renewed = |held: &&Held| held.lease.id == *lease && held.lease.renewed_at != *renewed_at;
-            state.held.iter().find(renewed).cloned().map_or_else(not_done, Reply::Renewed)
-        }
-        OpKind::Release { lease, .. } => {
-            let there = |held: &Held| held.lease.id == lease.id && held.lease.fence == lease.fence;
-            if state.held.iter().any(there) { not_done() } else { Reply::Released(LeaseRecord::clone(lease)) }
-        }
-        OpKind::Rewrite => not_done(),
-        OpKind::Wake => Reply::Nothing,
-    }
+/// An end that is to be told.
+pub(super) enum Told {
+    Granted(Held),
+    Rejected(RequestId, crate::admission::resource::Rejection, Refusal),
 }
 
-fn refusal_of(reply: Reply) -> Refusal {
+/// The lease id that a waiter chose.
+fn chosen(waiter: &Waiter) -> Option<ChosenLeaseId> {
+    let proposal = &waiter.proposal;
+    proposal.lease.as_chosen().filter(|_| proposal.id_chosen_by_requester)
+}
+
+/// Why something was not done.
+pub(super) fn refusal_of(reply: Reply) -> Refusal {
     match reply {
         Reply::Refused(refusal) => refusal,
         other => {
             tracing::error!(?other, "a resource's answer does not fit its command");
-            Refusal::internal("the resource's answer does not fit")
+            Refusal::new(Code::Internal, "the resource's answer does not fit; the log of the node has more")
         }
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use ractor::RpcReplyPort;
 use tokio::sync::oneshot::Receiver;
 
-use super::message::{DeskMessage, Grant, Origin, Said};
+use super::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
 use super::{Host, HostArguments, start};
-use crate::admission::LeaseRules;
+use crate::admission::Rules;
+use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
-use crate::model::{Ask, Authority, Caller, Code, Door, LeaseRecord, Mode, RequestId, ResourceSpec, Target};
+use crate::model::{Ask, Authority, Caller, Code, Door, LeftOut, Mode, RequestId, ResourceSpec, Target, WaitPolicy};
 
 struct Bench {
     host: Host,
@@ -31,7 +32,8 @@ impl Bench {
             name: "rack-1".parse().unwrap(),
             database: database.clone(),
             resources: vec![resource("a"), resource("b")],
-            rules: LeaseRules::default(),
+            rules: Rules::default(),
+            tickets: TicketKey::new(&[7; 32]),
             clock: Clock::system(),
         };
         Self { host: start(arguments).await.unwrap(), database, _directory: directory }
@@ -43,19 +45,19 @@ impl Bench {
         answer
     }
 
-    fn acquire(&self, requester: &str, resource: &str) -> Receiver<Said<Grant>> {
+    fn acquire(&self, requester: &str, resource: &str) -> Receiver<Said<Asked>> {
         let ask = ask(requester, resource);
         self.send(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply })
     }
 
     /// The same request by a gateway, as its `attempt`.
-    fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Grant>> {
+    fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Asked>> {
         let ask = Ask { id: id.clone(), ..ask("gw:gateway:ci", "a") };
         let fingerprint = ask.fingerprint();
         self.send(|reply| DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint }, reply })
     }
 
-    fn release(&self, grant: &Grant) -> Receiver<Said<LeaseRecord>> {
+    fn release(&self, grant: &Grant) -> Receiver<Said<ReleasedNow>> {
         let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
         self.send(|reply| DeskMessage::Release { lease, fence: None, authority, reply })
     }
@@ -87,10 +89,20 @@ fn ask(requester: &str, resource: &str) -> Ask {
         ttl: Duration::from_secs(60),
         priority: Default::default(),
         lease_id: None,
-        no_wait: true,
+        wait: WaitPolicy::Fail,
         note: None,
+        ticket: None,
+        left_out: LeftOut::default(),
         key: Some("the-same-key".parse().unwrap()),
     }
+}
+
+/// The lease that was asked for.
+async fn granted(asked: Receiver<Said<Asked>>) -> Result<Grant, Code> {
+    answer(asked).await.map(|asked| match asked {
+        Asked::Granted(grant) => grant,
+        other => panic!("no lease: {other:?}"),
+    })
 }
 
 async fn answer<T>(answer: Receiver<Said<T>>) -> Result<T, Code> {
@@ -101,13 +113,13 @@ async fn answer<T>(answer: Receiver<Said<T>>) -> Result<T, Code> {
 #[tokio::test]
 async fn a_panic_without_a_commit_under_way_costs_no_lease_and_stops_no_other_resource() {
     let bench = Bench::new().await;
-    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    let held = granted(bench.acquire("ci", "a")).await.unwrap();
     bench.kill("a");
     // Whichever comes first, the death or the renew: the lease is there.
     let renewed = answer(bench.renew(&held)).await;
     assert!(matches!(&renewed, Ok(grant) if grant.lease.fence == held.lease.fence) || renewed == Err(Code::Internal));
-    answer(bench.acquire("other", "b")).await.unwrap();
-    assert_eq!(answer(bench.acquire("third", "a")).await.unwrap_err(), Code::ResourceUnavailable);
+    granted(bench.acquire("other", "b")).await.unwrap();
+    assert_eq!(granted(bench.acquire("third", "a")).await.unwrap_err(), Code::ResourceUnavailable);
     let renewed = answer(bench.renew(&held)).await.unwrap();
     assert_eq!(renewed.lease.fence, held.lease.fence);
 }
@@ -116,7 +128,7 @@ async fn a_panic_without_a_commit_under_way_costs_no_lease_and_stops_no_other_re
 async fn a_grant_that_was_being_committed_when_the_actor_died_is_answered_as_the_database_says() {
     let bench = Bench::new().await;
     // The actor of `a` runs, so that it can die.
-    let first = answer(bench.acquire("first", "a")).await.unwrap();
+    let first = granted(bench.acquire("first", "a")).await.unwrap();
     answer(bench.release(&first)).await.unwrap();
 
     let commits = bench.hold_commits();
@@ -126,37 +138,41 @@ async fn a_grant_that_was_being_committed_when_the_actor_died_is_answered_as_the
     let after_the_death = bench.acquire("later", "a");
     let elsewhere = bench.acquire("other", "b");
     drop(commits);
-    let granted = answer(in_flight).await.unwrap();
-    assert!(granted.lease.fence > first.lease.fence);
-    assert_eq!(answer(queued_behind).await.unwrap_err(), Code::Internal, "it left no row");
+    let held = granted(in_flight).await.unwrap();
+    assert!(held.lease.fence > first.lease.fence);
+    assert_eq!(granted(queued_behind).await.unwrap_err(), Code::ResourceUnavailable, "it waited at the desk");
     // The death may be noticed before or after this one was handed over; it is refused in any case.
-    let refused = answer(after_the_death).await.unwrap_err();
-    assert!(matches!(refused, Code::ResourceUnavailable | Code::Internal), "{refused}");
-    answer(elsewhere).await.unwrap();
-    assert_eq!(answer(bench.renew(&granted)).await.unwrap().lease.fence, granted.lease.fence);
+    let refused = granted(after_the_death).await.unwrap_err();
+    assert_eq!(refused, Code::ResourceUnavailable);
+    granted(elsewhere).await.unwrap();
+    assert_eq!(answer(bench.renew(&held)).await.unwrap().lease.fence, held.lease.fence);
 
     // What ended without a row is not remembered: the same key is a new try.
-    answer(bench.release(&granted)).await.unwrap();
-    assert_eq!(answer(bench.acquire("late", "a")).await.unwrap().lease.holder.to_string(), "late");
+    answer(bench.release(&held)).await.unwrap();
+    assert_eq!(granted(bench.acquire("late", "a")).await.unwrap().lease.holder.to_string(), "late");
 }
 
 #[tokio::test]
 async fn a_release_that_was_being_committed_when_the_actor_died_has_happened_if_the_lease_is_gone() {
     let bench = Bench::new().await;
-    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    let held = granted(bench.acquire("ci", "a")).await.unwrap();
     let commits = bench.hold_commits();
     let released = bench.release(&held);
     bench.kill("a");
     drop(commits);
-    assert_eq!(answer(released).await.unwrap().id, held.lease.id);
+    assert_eq!(answer(released).await.unwrap().lease.id, held.lease.id);
     assert_eq!(answer(bench.renew(&held)).await.unwrap_err(), Code::UnknownLease);
-    assert_eq!(answer(bench.acquire("ci", "a")).await.unwrap().lease.holder.to_string(), "ci", "its requester is free");
+    assert_eq!(
+        granted(bench.acquire("ci", "a")).await.unwrap().lease.holder.to_string(),
+        "ci",
+        "its requester is free"
+    );
 }
 
 #[tokio::test]
 async fn an_idle_resource_is_retired_and_comes_back_with_its_lease() {
     let bench = Bench::new().await;
-    let held = answer(bench.acquire("ci", "a")).await.unwrap();
+    let held = granted(bench.acquire("ci", "a")).await.unwrap();
     let actors = || async { bench.send(DeskMessage::Actors).await.unwrap() };
     assert_eq!(actors().await, 1);
     bench.host.desk.cast(DeskMessage::RetireIdle).unwrap();
@@ -169,14 +185,14 @@ async fn an_idle_resource_is_retired_and_comes_back_with_its_lease() {
 async fn an_attempt_that_was_settled_as_nothing_is_refused_and_the_next_is_a_new_try() {
     let bench = Bench::new().await;
     let id = RequestId::generate();
-    let first = answer(bench.dispatch(&id, 1)).await.unwrap();
-    let again = answer(bench.dispatch(&id, 1)).await.unwrap();
+    let first = granted(bench.dispatch(&id, 1)).await.unwrap();
+    let again = granted(bench.dispatch(&id, 1)).await.unwrap();
     assert_eq!(again.lease.fence, first.lease.fence, "the same dispatch twice has one answer");
-    assert_eq!(answer(bench.dispatch(&id, 2)).await.unwrap_err(), Code::Stopping, "the first attempt holds a lease");
+    assert_eq!(granted(bench.dispatch(&id, 2)).await.unwrap_err(), Code::Stopping, "the first attempt holds a lease");
     answer(bench.release(&first)).await.unwrap();
     let settled = bench.send(|reply| DeskMessage::Settle { request: id.clone(), attempt: 2, reply });
     assert_eq!(answer(settled).await.unwrap(), None, "its lease is over");
-    assert_eq!(answer(bench.dispatch(&id, 1)).await.unwrap_err(), Code::Stopping, "an ended lease is nobody's answer");
-    let next = answer(bench.dispatch(&id, 3)).await.unwrap();
+    assert_eq!(granted(bench.dispatch(&id, 1)).await.unwrap_err(), Code::Stopping, "an ended lease is nobody's answer");
+    let next = granted(bench.dispatch(&id, 3)).await.unwrap();
     assert!(next.lease.fence > first.lease.fence);
 }

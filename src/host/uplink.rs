@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Subscription;
-use super::message::{DeskMessage, Grant, Origin, Said};
+use super::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
 use crate::clock::Clock;
 use crate::limits::{CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};
 use crate::link::{DialError, LinkError, read, serve, write};
-use crate::model::{Ask, Authority, NodeName, Priority, Refusal, Requester, Target, Ttl};
+use crate::model::{Ask, Authority, Door, LeftOut, NodeName, Priority, Refusal, Requester, Target, Ttl, WaitPolicy};
 use crate::wire::PROTOCOL;
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 use crate::wire::hello::Hello;
@@ -218,8 +218,13 @@ impl Uplink {
         }
         let ttl = self.bounded(ttl_ms)?;
         let priority = Priority::default();
-        let no_wait = true;
-        let ask = Ask { id: request, door, requester, target, mode, ttl, priority, lease_id, no_wait, note, key };
+        let wait = match door {
+            Door::Acquire => WaitPolicy::Fail,
+            Door::Request => WaitPolicy::NoWait,
+        };
+        let (ticket, left_out) = (None, LeftOut::default());
+        let id = request;
+        let ask = Ask { id, door, requester, target, mode, ttl, priority, lease_id, wait, note, key, ticket, left_out };
         Ok((ask, Origin::Gateway { attempt, fingerprint }))
     }
 
@@ -237,10 +242,10 @@ type Answered<T> = ractor::concurrency::OneshotReceiver<Said<T>>;
 
 /// A call that the desk has, or that was refused before it came there.
 enum Begun {
-    Granted(Answered<Grant>),
+    Granted(Answered<Asked>),
     Settled(Answered<Option<Grant>>),
     Renewed(Answered<Grant>),
-    Released(Answered<crate::model::LeaseRecord>),
+    Released(Answered<ReleasedNow>),
     Refused(Refusal),
 }
 
@@ -251,7 +256,17 @@ impl Begun {
             lease: LeaseRow::new(&grant.lease, grant.deadline.left(clock.now().run)),
         };
         match self {
-            Begun::Granted(answer) => said(answer, DISPATCH_BOUND, |grant| Answer::Granted(row(grant))).await,
+            Begun::Granted(answer) => {
+                let granted = |asked| match asked {
+                    Asked::Granted(grant) => Answer::Granted(row(grant)),
+                    // A gateway asks without waiting, so there is nothing else to hear.
+                    other => {
+                        tracing::error!(?other, "an answer does not fit a dispatch");
+                        Answer::Refused(Refusal::internal("the worker's answer does not fit"))
+                    }
+                };
+                said(answer, DISPATCH_BOUND, granted).await
+            }
             Begun::Settled(answer) => said(answer, CALL_BOUND, |grant| Answer::Settled(grant.map(row))).await,
             Begun::Renewed(answer) => said(answer, CALL_BOUND, |grant| Answer::Renewed(row(grant))).await,
             Begun::Released(answer) => said(answer, CALL_BOUND, |_| Answer::Released).await,

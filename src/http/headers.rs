@@ -1,5 +1,6 @@
 //! The headers that stand for a field of a body.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
@@ -7,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use super::answer::Problem;
-use crate::model::{InvalidId, Refusal};
+use crate::model::Refusal;
 use crate::service::ask::Headers;
 
 /// `Berth-Requester` and `Idempotency-Key`.
@@ -24,7 +25,11 @@ impl<S: Sync> FromRequestParts<S> for Stated {
     }
 }
 
-fn header<T: FromStr<Err = InvalidId>>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Refusal> {
+/// The header `name`, if it is there.
+///
+/// # Errors
+/// `BAD_REQUEST` naming it, when it is there twice or is no `T`.
+pub(super) fn header<T: FromStr<Err: Display>>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Refusal> {
     let mut given = headers.get_all(name).iter();
     let Some(value) = given.next() else {
         return Ok(None);

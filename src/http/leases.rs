@@ -3,7 +3,6 @@
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
 
 use super::answer::{Answer, json, ok};
 use super::body::{Body, OptionalBody};
@@ -12,11 +11,10 @@ use super::path::Id;
 use super::query::Params;
 use super::router::Front;
 use crate::model::{Caller, Fence, LeaseId, ResourceAddress};
-use crate::service::answers::{AcquireStatus, Acquired, Leases, OneLease};
+use crate::service::answers::{Acquired, Leases, OneLease};
 use crate::service::ask::{AcquireBody, RenewBody, bounded_ttl};
-use crate::service::views::LeaseView;
 
-/// `POST /v1/resources/{id}/leases`.
+/// `POST /v1/resources/{id}/leases`: 201 with the lease, or 202 with the place in the waiting room.
 pub(super) async fn acquire(
     State(front): State<Front>,
     Extension(caller): Extension<Caller>,
@@ -25,8 +23,12 @@ pub(super) async fn acquire(
     Body(body): Body<AcquireBody>,
 ) -> Answer {
     let ask = body.into_ask(resource, &caller, headers, &front.app.rules)?;
-    let lease = front.app.coordinator.acquire(&caller, ask).await?;
-    Ok(json(StatusCode::CREATED, &Acquired { status: AcquireStatus::Active, lease }))
+    let acquired = front.app.coordinator.acquire(&caller, ask).await?;
+    let status = match acquired {
+        Acquired::Active { .. } => StatusCode::CREATED,
+        Acquired::Pending(_) => StatusCode::ACCEPTED,
+    };
+    Ok(json(status, &acquired))
 }
 
 /// `GET /v1/leases`.
@@ -40,7 +42,7 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     Id(id): Id<LeaseId>,
 ) -> Answer {
-    Ok(of(front.app.coordinator.lease(&caller, &id).await?))
+    Ok(ok(&OneLease { lease: front.app.coordinator.lease(&caller, &id).await? }))
 }
 
 /// `POST /v1/leases/{id}/renew`; the body may be left out.
@@ -51,7 +53,7 @@ pub(super) async fn renew(
     OptionalBody(body): OptionalBody<RenewBody>,
 ) -> Answer {
     bounded_ttl(body.ttl_ms, &front.app.rules)?;
-    Ok(of(front.app.coordinator.renew(&caller, &id, body.ttl_ms, body.fence).await?))
+    Ok(ok(&front.app.coordinator.renew(&caller, &id, body.ttl_ms, body.fence).await?))
 }
 
 /// `DELETE /v1/leases/{id}?fence=`.
@@ -62,9 +64,5 @@ pub(super) async fn release(
     params: Params,
 ) -> Answer {
     let fence = params.get("fence")?.map(Fence);
-    Ok(json(StatusCode::OK, &front.app.coordinator.release(&caller, &id, fence).await?))
-}
-
-fn of(lease: LeaseView) -> Response {
-    ok(&OneLease { lease })
+    Ok(ok(&front.app.coordinator.release(&caller, &id, fence).await?))
 }

@@ -3,6 +3,9 @@
 //! On the Unix socket the peer's uid is the credential: the node's own, or root, is the admin. On TCP it is a bearer
 //! token. Whoever shows a token is that token's principal, on either.
 //!
+//! What takes longer than one answer is a stream of server-sent events: the event log, one lease, one lease request. Each
+//! counts as a request that is served and ends when the node stops.
+//!
 //! What every request passes, in this order: the log, the bound on requests at once, the net under panics, the
 //! check of who calls and whether they may change anything, the check of query parameters, the route. Every "no" is
 //! `{"error":{…}}`, made in one place from a [`Refusal`](crate::model::Refusal).
@@ -11,16 +14,22 @@ mod answer;
 mod bind;
 mod body;
 mod door;
+mod events;
 mod headers;
+mod lease_events;
 mod leases;
+mod log;
 mod node;
 mod path;
 mod query;
+mod request_events;
 mod requests;
 mod resources;
 mod router;
 mod server;
+mod stream;
 mod tokens;
+mod waiting_room;
 
 use std::sync::Arc;
 

@@ -17,6 +17,8 @@ fn taken(method: &Method, route: &str) -> &'static [&'static str] {
     match (method.as_str(), route) {
         ("GET" | "HEAD", "/v1/resources") => &["select"],
         ("GET" | "HEAD", "/v1/lease-requests/{id}") => &["wait"],
+        ("GET" | "HEAD", "/v1/events") => &["after", "limit", "event"],
+        ("GET" | "HEAD", "/v1/events/stream") => &["after", "event"],
         ("DELETE", "/v1/leases/{id}") => &["fence"],
         _ => &[],
     }

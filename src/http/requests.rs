@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
+use axum::response::IntoResponse;
 
 use super::answer::{Answer, json, ok};
 use super::body::Body;
@@ -19,7 +20,8 @@ use crate::service::answers::{OneRequest, Requests};
 use crate::service::ask::RequestBody;
 use crate::service::views::{RequestState, RequestView};
 
-/// `POST /v1/lease-requests`. A request that has failed by the time of the answer is the HTTP error of its refusal.
+/// `POST /v1/lease-requests`. A request that has failed by the time of the answer is the HTTP error of its refusal; the
+/// key of one that was cancelled makes nothing new.
 pub(super) async fn ask(
     State(front): State<Front>,
     Extension(caller): Extension<Caller>,
@@ -31,6 +33,9 @@ pub(super) async fn ask(
     let request = front.app.coordinator.request(&caller, ask, bound).await?;
     if request.state == RequestState::Failed {
         return Err(request.error.unwrap_or_else(|| Refusal::internal("the request failed")).into());
+    }
+    if request.state == RequestState::Cancelled {
+        return Ok(ok(&OneRequest { request: shown(request) }));
     }
     let location = HeaderValue::try_from(format!("/v1/lease-requests/{}", request.id));
     let mut response = json(StatusCode::CREATED, &OneRequest { request: shown(request) });
@@ -67,8 +72,18 @@ pub(super) async fn show(
     Ok(ok(&OneRequest { request: shown(request) }))
 }
 
+/// `DELETE /v1/lease-requests/{id}`: ends one that waits.
+pub(super) async fn cancel(
+    State(front): State<Front>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id<RequestId>,
+) -> Answer {
+    front.app.coordinator.cancel(&caller, &id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
 /// The header `Retry-After` belongs to an answer; inside a stored request it means nothing.
-fn shown(mut request: RequestView) -> RequestView {
+pub(super) fn shown(mut request: RequestView) -> RequestView {
     if let Some(error) = &mut request.error {
         error.retry_after = None;
     }

@@ -1,4 +1,4 @@
-//! Resources, to look at.
+//! Resources: to look at, and for operators to take out.
 
 use axum::Extension;
 use axum::extract::State;
@@ -24,5 +24,25 @@ pub(super) async fn show(
     Id(address): Id<ResourceAddress>,
 ) -> Answer {
     let resource = front.app.coordinator.resource(&caller, &address).await?;
+    Ok(ok(&OneResource { resource }))
+}
+
+/// `POST /v1/resources/{id}/drain`: takes it out. The coordinator says who may.
+pub(super) async fn drain(
+    State(front): State<Front>,
+    Extension(caller): Extension<Caller>,
+    Id(address): Id<ResourceAddress>,
+) -> Answer {
+    let resource = front.app.coordinator.drain(&caller, &address, true).await?;
+    Ok(ok(&OneResource { resource }))
+}
+
+/// `DELETE /v1/resources/{id}/drain`: brings it back.
+pub(super) async fn undrain(
+    State(front): State<Front>,
+    Extension(caller): Extension<Caller>,
+    Id(address): Id<ResourceAddress>,
+) -> Answer {
+    let resource = front.app.coordinator.drain(&caller, &address, false).await?;
     Ok(ok(&OneResource { resource }))
 }

@@ -9,19 +9,21 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::answer::Problem;
-use super::{App, door, leases, node, query, requests, resources, tokens};
+use super::{
+    App, door, events, lease_events, leases, node, query, request_events, requests, resources, tokens, waiting_room,
+};
 use crate::model::{Code, Refusal};
 
 /// What the handlers share.
 #[derive(Clone)]
 pub(super) struct Front {
     pub app: App,
-    /// Ends the long polls when the node stops.
+    /// Ends the long polls and the streams when the node stops.
     pub stopping: CancellationToken,
     permits: Arc<Semaphore>,
 }
@@ -33,17 +35,30 @@ impl Front {
     }
 }
 
+/// A place among the requests that are served at once. A stream takes it along.
+#[derive(Clone)]
+pub(super) struct Permit {
+    _held: Arc<OwnedSemaphorePermit>,
+}
+
 /// Everything under `/v1`.
 pub(super) fn router(front: Front) -> Router {
     Router::new()
         .route("/v1/resources", get(resources::list))
         .route("/v1/resources/{id}", get(resources::show))
         .route("/v1/resources/{id}/leases", post(leases::acquire))
+        .route("/v1/resources/{id}/waiting-room", get(waiting_room::show))
+        .route("/v1/resources/{id}/waiting-room/me", delete(waiting_room::leave))
+        .route("/v1/resources/{id}/drain", post(resources::drain).delete(resources::undrain))
         .route("/v1/lease-requests", get(requests::list).post(requests::ask))
-        .route("/v1/lease-requests/{id}", get(requests::show))
+        .route("/v1/lease-requests/{id}", get(requests::show).delete(requests::cancel))
+        .route("/v1/lease-requests/{id}/events", get(request_events::stream))
         .route("/v1/leases", get(leases::list))
         .route("/v1/leases/{id}", get(leases::show).delete(leases::release))
         .route("/v1/leases/{id}/renew", post(leases::renew))
+        .route("/v1/leases/{id}/events", get(lease_events::stream))
+        .route("/v1/events", get(events::list))
+        .route("/v1/events/stream", get(events::stream))
         .route("/v1/workers", get(node::workers))
         .route("/v1/status", get(node::status))
         .route("/v1/healthz", get(node::healthz))
@@ -76,12 +91,16 @@ fn panicked(_: Box<dyn Any + Send>) -> Response {
     Problem(Refusal::internal("a handler of this request failed")).into_response()
 }
 
-async fn bound(State(front): State<Front>, request: Request, next: Next) -> Result<Response, Problem> {
-    let Ok(_permit) = front.permits.try_acquire() else {
+async fn bound(State(front): State<Front>, mut request: Request, next: Next) -> Result<Response, Problem> {
+    let Ok(permit) = Arc::clone(&front.permits).try_acquire_owned() else {
         let message = "this node serves as many requests as it can; ask again in a moment";
         return Err(Refusal::new(Code::QueueFull, message).retry_after(Duration::from_secs(1)).into());
     };
-    Ok(next.run(request).await)
+    let permit = Permit { _held: Arc::new(permit) };
+    request.extensions_mut().insert(permit.clone());
+    let response = next.run(request).await;
+    drop(permit);
+    Ok(response)
 }
 
 async fn log(request: Request, next: Next) -> Response {

@@ -144,6 +144,23 @@ checked_text!(
 );
 
 checked_text!(
+    /// Names an event: `evt_<uuid>`.
+    EventId,
+    "event id",
+    "'evt_' and a UUID",
+    |t| t.strip_prefix("evt_").is_some_and(|rest| rest.len() <= 36 && Uuid::try_parse(rest).is_ok())
+);
+
+checked_text!(
+    /// A place in line, signed by the node that gave it out (SPEC §2). What it says is checked where it is used; one
+    /// that does not verify is ignored.
+    Ticket,
+    "ticket",
+    "1 to 1024 printable ASCII characters, as a node gave it out",
+    |t| (1..=1024).contains(&t.len()) && t.bytes().all(|b| (0x21..0x7f).contains(&b))
+);
+
+checked_text!(
     /// A caller's own name for one attempt; a retry under the same key gets the first answer (SPEC §2).
     IdempotencyKey,
     "idempotency key",
@@ -186,6 +203,13 @@ impl RequestId {
     /// A new id. Version 7: requests sort by the time they were made.
     pub fn generate() -> Self {
         Self(format!("req_{}", Uuid::now_v7()))
+    }
+}
+
+impl EventId {
+    /// A new id.
+    pub fn generate() -> Self {
+        Self(format!("evt_{}", Uuid::now_v7()))
     }
 }
 

@@ -3,10 +3,12 @@
 //! Everything here is checked once, when it is built, and is plain data afterwards: no I/O, no clock. The
 //! bounds are those of SPEC §1; a value that exists has passed them.
 
+mod event;
 mod id;
 mod label;
 mod lease;
 mod node;
+mod proposal;
 mod refusal;
 mod request;
 mod requester;
@@ -16,14 +18,17 @@ mod selector_parse;
 pub mod span;
 pub mod time;
 
+pub use event::{Event, EventKind};
 pub use id::{
-    ChosenLeaseId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, TokenId,
+    ChosenLeaseId, EventId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, Ticket,
+    TokenId,
 };
 pub use label::{LabelKey, LabelValue, Labels};
 pub use lease::{Fence, LeaseRecord, Mode};
 pub use node::NodeRole;
+pub use proposal::{Proposal, WaitPolicy};
 pub use refusal::{Code, Refusal};
-pub use request::{Ask, Door, Fingerprint, Priority, ResourceAddress, Target, Ttl};
+pub use request::{Ask, Door, Fingerprint, LeftOut, Priority, ResourceAddress, Target, Timeout, Ttl};
 pub use requester::{ADMIN, Authority, Caller, Principal, Requester, Role, SubName};
-pub use resource::{DeviceState, ResourceSpec};
+pub use resource::{DeviceState, ResourceSpec, WaitingFor};
 pub use selector::{Comparison, Nearness, Selector, Term};

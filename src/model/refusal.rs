@@ -51,6 +51,8 @@ codes! {
     LeaseIdTaken = "LEASE_ID_TAKEN", 409, 13;
     /// The key stands for another target, mode or lease id.
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", 409, 2;
+    /// The request has got its lease; that is released, not cancelled.
+    RequestNotCancellable = "REQUEST_NOT_CANCELLABLE", 409, 2;
     /// The body is larger than 64 KiB.
     PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413, 2;
     /// No resource of that id.
@@ -69,10 +71,16 @@ codes! {
     NoCapacity = "NO_CAPACITY", 503, 11;
     /// The node is going down.
     Stopping = "STOPPING", 503, 1;
+    /// The node was restarted while the request waited.
+    NodeRestarted = "NODE_RESTARTED", 503, 1;
+    /// The request waited as long as it said it would.
+    QueueTimeout = "QUEUE_TIMEOUT", 504, 10;
     /// The worker that knows the answer is away.
     WorkerUnreachable = "WORKER_UNREACHABLE", 503, 1;
     /// A queue of the node is full.
     QueueFull = "QUEUE_FULL", 503, 11;
+    /// This is answered by workers only.
+    UnsupportedOnGateway = "UNSUPPORTED_ON_GATEWAY", 501, 2;
     /// This is answered by gateways only.
     UnsupportedOnWorker = "UNSUPPORTED_ON_WORKER", 501, 2;
     /// No such route.

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::id::InvalidId;
-use super::{ChosenLeaseId, IdempotencyKey, Mode, NodeName, Note, RequestId, Requester, ResourceId, Selector};
+use super::{
+    ChosenLeaseId, IdempotencyKey, LeaseId, Mode, NodeName, Note, Proposal, RequestId, Requester, ResourceId, Selector,
+    Ticket, WaitPolicy,
+};
 
 /// What a request is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +146,38 @@ impl From<Ttl> for u64 {
     }
 }
 
+/// How long a request is ready to wait: 1 ms to 30 days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Timeout(u64);
+
+impl Timeout {
+    const MAX_MS: u64 = 30 * 24 * 3600 * 1000;
+
+    /// As a duration.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl TryFrom<u64> for Timeout {
+    type Error = InvalidId;
+
+    fn try_from(ms: u64) -> Result<Self, InvalidId> {
+        if (1..=Self::MAX_MS).contains(&ms) {
+            Ok(Self(ms))
+        } else {
+            Err(InvalidId::new("timeout", "whole milliseconds, 1 to 2592000000 (30 days)", &ms.to_string()))
+        }
+    }
+}
+
+impl From<Timeout> for u64 {
+    fn from(it: Timeout) -> u64 {
+        it.0
+    }
+}
+
 /// What a key stands for: a digest of target, mode and lease id. The same key with another fingerprint is
 /// `IDEMPOTENCY_CONFLICT`; ttl, priority and note are not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -229,18 +264,55 @@ pub struct Ask {
     pub priority: Priority,
     /// The lease id that the requester chose.
     pub lease_id: Option<ChosenLeaseId>,
-    /// Rather be refused than wait for a worker that is away.
-    pub no_wait: bool,
+    /// What to do when it cannot be granted now.
+    pub wait: WaitPolicy,
     /// Free text for the lease.
     pub note: Option<Note>,
     /// The caller's name for this attempt.
     pub key: Option<IdempotencyKey>,
+    /// A place in line from an earlier run of the node.
+    pub ticket: Option<Ticket>,
+    /// What the caller left to the node; an unattended waiter that asks again keeps it as it was.
+    pub left_out: LeftOut,
+}
+
+/// The fields that a caller did not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// `mode`.
+    pub mode: bool,
+    /// `ttlMs`.
+    pub ttl: bool,
+    /// `priority`.
+    pub priority: bool,
 }
 
 impl Ask {
     /// What the key stands for.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.target, self.mode, self.lease_id.as_ref())
+    }
+
+    /// True when it is never to wait.
+    pub fn no_wait(&self) -> bool {
+        matches!(self.wait, WaitPolicy::Fail | WaitPolicy::NoWait)
+    }
+
+    /// The lease that it would get. An id that the requester did not choose is made here.
+    pub fn proposal(&self, fingerprint: Fingerprint) -> Proposal {
+        Proposal {
+            request: self.id.clone(),
+            holder: self.requester.clone(),
+            target: self.target.clone(),
+            mode: self.mode,
+            priority: self.priority,
+            ttl: self.ttl,
+            lease: self.lease_id.clone().map_or_else(LeaseId::generate, LeaseId::from),
+            id_chosen_by_requester: self.lease_id.is_some(),
+            note: self.note.clone(),
+            key: self.key.clone(),
+            fingerprint,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
     let arguments = FrontArguments {
         name: node.name.clone(),
         roster: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
-        rules: lab.lease.clone(),
+        rules: lab.rules.lease.clone(),
         rebuild_wait: config.rebuild_wait,
         absence_grace: config.absence_grace,
         clock: around.clock.clone(),
@@ -32,7 +32,7 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
     let app = App {
         coordinator: Arc::clone(&coordinator),
         tokens: Arc::clone(&node.tokens),
-        rules: lab.lease.clone(),
+        rules: lab.rules.lease.clone(),
         clock: around.clock.clone(),
     };
     let socket = node.directory.join("berth.sock");

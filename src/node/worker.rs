@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
+use crate::admission::ticket::TicketKey;
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
 use crate::host::uplink::Uplink;
 use crate::host::{self, Host, HostArguments};
@@ -28,17 +29,18 @@ pub(super) async fn start(
         name: node.name.clone(),
         database: node.directory.join("berth.db"),
         resources: config.resources.clone(),
-        rules: lab.lease.clone(),
+        rules: lab.rules.clone(),
+        tickets: TicketKey::new(&node.identity.derive("waiting ticket")),
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };
-    let Host { desk, incarnation, desk_task, store_end } = host::start(arguments).await.map_err(failed)?;
-    let service = HostService::new(desk.clone(), node.name.clone(), around.clock.clone());
+    let Host { desk, events, incarnation, desk_task, store_end } = host::start(arguments).await.map_err(failed)?;
+    let service = HostService::new(desk.clone(), events, node.name.clone(), around.clock.clone());
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),
         tokens: Arc::clone(&node.tokens),
-        rules: lab.lease.clone(),
+        rules: lab.rules.lease.clone(),
         clock: around.clock.clone(),
     };
     let socket = node.directory.join("berth.sock");
@@ -60,7 +62,7 @@ pub(super) async fn start(
                     desk: desk.clone(),
                     incarnation,
                     clock: around.clock.clone(),
-                    max_ttl: lab.lease.max_ttl,
+                    max_ttl: lab.rules.lease.max_ttl,
                 };
                 Link::Worker { dialer, uplink: tokio::spawn(async move { uplink.run(Uuid::new_v4()).await }) }
             }

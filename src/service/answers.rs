@@ -1,25 +1,76 @@
 //! The objects that views travel in: one per answer, named after what it holds (SPEC §13).
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::views::{LeaseView, RequestView, ResourceView, WorkerView};
+use super::views::{EventView, LeaseView, RequestView, ResourceView, WorkerView};
+use crate::model::time::instant;
+use crate::model::{Mode, ResourceId, Ticket};
 use crate::trust::{Secret, TokenInfo};
 
 /// Answer to an acquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Acquired {
-    /// `active`.
-    pub status: AcquireStatus,
-    /// What was leased.
-    pub lease: LeaseView,
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Acquired {
+    /// The lease is held.
+    Active {
+        /// It.
+        lease: Box<LeaseView>,
+    },
+    /// It stands in the waiting room.
+    Pending(Pending),
 }
 
-/// How an acquire ended.
+/// A place in the waiting room of a resource (SPEC §3). Asking again keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    /// What is waited for.
+    pub resource_id: ResourceId,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// The place over the whole queue, from 1.
+    pub waiting_position: usize,
+    /// The place in line, for a node that was restarted meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Ticket>,
+}
+
+/// Answer to a renew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// The lease.
+    pub lease: LeaseView,
+    /// What happened to the device since the last renew.
+    pub notices: Vec<Notice>,
+}
+
+/// Something that happened to a device while it was leased.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    /// When.
+    #[serde(with = "instant")]
+    pub at: Timestamp,
+    /// What, for people.
+    pub message: String,
+}
+
+/// Answer to leaving a waiting room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AcquireStatus {
-    /// The lease is held.
-    Active,
+pub struct Left {
+    /// False when the caller did not stand in it.
+    pub left: bool,
+}
+
+/// Events in the order in which they happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Events {
+    /// They.
+    pub events: Vec<EventView>,
+    /// The number to go on after: that of the last event here, else of the last there is.
+    pub last_seq: u64,
 }
 
 /// Answer to a token's creation: the only time its secret is seen.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::LeaseRules;
 use crate::model::{
-    Ask, Caller, ChosenLeaseId, Door, IdempotencyKey, Mode, Note, Principal, Priority, Refusal, RequestId, Requester,
-    ResourceAddress, Role, Selector, SubName, Target, Ttl,
+    Ask, Caller, ChosenLeaseId, Door, EventKind, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Principal, Priority,
+    Refusal, RequestId, Requester, ResourceAddress, Role, Selector, SubName, Target, Ticket, Timeout, Ttl, WaitPolicy,
 };
 
 /// Body of `POST /v1/resources/{id}/leases`.
@@ -18,15 +18,15 @@ pub struct AcquireBody {
     /// The id that the lease is to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<ChosenLeaseId>,
-    /// Alone or shared.
-    #[serde(default)]
-    pub mode: Mode,
+    /// Alone or shared; default exclusive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// The lease's width; default `lease.default_ttl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<Ttl>,
-    /// The rank among those that wait.
-    #[serde(default)]
-    pub priority: Priority,
+    /// The rank among those that wait; default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// The sub-name for whom the caller acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<SubName>,
@@ -36,6 +36,9 @@ pub struct AcquireBody {
     /// The caller's name for this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
+    /// A place in line from before the node was restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Ticket>,
 }
 
 /// What an acquire does when the resource is held.
@@ -44,6 +47,8 @@ pub struct AcquireBody {
 pub enum OnConflict {
     /// Answer `RESOURCE_UNAVAILABLE`.
     Fail,
+    /// Stand in the waiting room, and ask again.
+    JoinWaitingRoom,
 }
 
 /// Body of `POST /v1/lease-requests`.
@@ -59,18 +64,21 @@ pub struct RequestBody {
     /// Rather be refused than wait.
     #[serde(default)]
     pub no_wait: bool,
+    /// The longest wait; default without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<Timeout>,
     /// The id that the lease is to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<ChosenLeaseId>,
-    /// Alone or shared.
-    #[serde(default)]
-    pub mode: Mode,
+    /// Alone or shared; default exclusive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// The lease's width; default `lease.default_ttl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<Ttl>,
-    /// The rank among those that wait.
-    #[serde(default)]
-    pub priority: Priority,
+    /// The rank among those that wait; default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// The sub-name for whom the caller acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<SubName>,
@@ -80,6 +88,9 @@ pub struct RequestBody {
     /// The caller's name for this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
+    /// A place in line from before the node was restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Ticket>,
 }
 
 /// Body of `POST /v1/leases/{id}/renew`.
@@ -104,6 +115,19 @@ pub struct TokenBody {
     pub role: Role,
 }
 
+/// Which events are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Those after this number.
+    pub after: u64,
+    /// At most so many; 1 to 1 000.
+    pub limit: usize,
+    /// Of this kind only.
+    pub event: Option<EventKind>,
+    /// About this lease only.
+    pub lease: Option<LeaseId>,
+}
+
 /// What a call says outside its body: headers that stand for a field.
 #[derive(Debug, Clone, Default)]
 pub struct Headers {
@@ -125,18 +149,25 @@ impl AcquireBody {
         headers: Headers,
         rules: &LeaseRules,
     ) -> Result<Ask, Refusal> {
+        let left_out =
+            LeftOut { mode: self.mode.is_none(), ttl: self.ttl_ms.is_none(), priority: self.priority.is_none() };
         Ok(Ask {
             id: RequestId::generate(),
             door: Door::Acquire,
-            no_wait: true,
+            wait: match self.on_conflict.unwrap_or(OnConflict::Fail) {
+                OnConflict::Fail => WaitPolicy::Fail,
+                OnConflict::JoinWaitingRoom => WaitPolicy::JoinWaitingRoom,
+            },
             requester: requester(caller, self.requester, headers.requester)?,
             target: Target::Resource(resource),
-            mode: self.mode,
+            mode: self.mode.unwrap_or_default(),
             ttl: bounded_ttl(self.ttl_ms, rules)?.unwrap_or(rules.default_ttl),
-            priority: self.priority,
+            priority: self.priority.unwrap_or_default(),
             lease_id: self.lease_id,
             note: self.note,
             key: one_of("idempotencyKey", self.idempotency_key, headers.idempotency_key)?,
+            ticket: self.ticket,
+            left_out,
         })
     }
 }
@@ -155,18 +186,27 @@ impl RequestBody {
             }
             (None, None) => return Err(Refusal::bad_field("select", "is missing; name select or resourceId")),
         };
+        let wait = match (self.no_wait, self.timeout_ms) {
+            (true, Some(_)) => {
+                return Err(Refusal::bad_field("timeoutMs", "bounds a wait, and noWait says not to wait; send one"));
+            }
+            (true, None) => WaitPolicy::NoWait,
+            (false, timeout) => WaitPolicy::Wait { timeout: timeout.map(Timeout::duration) },
+        };
         Ok(Ask {
             id: RequestId::generate(),
             door: Door::Request,
-            no_wait: self.no_wait,
+            wait,
             requester: requester(caller, self.requester, headers.requester)?,
             target,
-            mode: self.mode,
+            mode: self.mode.unwrap_or_default(),
             ttl: bounded_ttl(self.ttl_ms, rules)?.unwrap_or(rules.default_ttl),
-            priority: self.priority,
+            priority: self.priority.unwrap_or_default(),
             lease_id: self.lease_id,
             note: self.note,
             key: one_of("idempotencyKey", self.idempotency_key, headers.idempotency_key)?,
+            ticket: self.ticket,
+            left_out: LeftOut::default(),
         })
     }
 }

@@ -8,9 +8,11 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::access::{lease_for, request_for};
+use super::answers::{Acquired, Events, Left, Renewed};
+use super::ask::EventQuery;
 use super::views::{
     Connection, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
-    ResourceCounts, ResourceView, StatusView, WorkerCounts, WorkerView,
+    ResourceCounts, ResourceView, StatusView, WaitingRoomView, WorkerCounts, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::resource::Held;
@@ -19,7 +21,8 @@ use crate::clock::Clock;
 use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
 use crate::limits::NO_WAIT_ANSWER_BOUND;
 use crate::model::{
-    Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, ResourceAddress, Role, Selector, Ttl,
+    Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, Requester, ResourceAddress, Role,
+    Selector, Ttl, WaitPolicy,
 };
 
 /// A gateway's front, as the front doors see it.
@@ -58,8 +61,19 @@ impl GatewayService {
                 (State::Granted, Some(view), None)
             }
             RequestState::Failed(refusal) => (State::Failed, None, Some(refusal)),
+            RequestState::Cancelled => (State::Cancelled, None, None),
         };
-        RequestView { id, state, created_at: request.created_at, lease, error }
+        RequestView {
+            id,
+            state,
+            created_at: request.created_at,
+            position: None,
+            waiting_for: None,
+            until: None,
+            ticket: None,
+            lease,
+            error,
+        }
     }
 
     /// A resource. The leases of the worker's own clients are shown under the names that the fleet's list gives them.
@@ -79,8 +93,10 @@ impl GatewayService {
             id: resource.id.clone(),
             labels: seen.labels.clone(),
             state: seen.device(),
+            reason: None,
             fence: seen.fence,
             max_shared: seen.max_shared,
+            queue_length: seen.queue_length,
             worker: Some(resource.worker.clone()),
             reachable: Some(resource.reachable),
             leases: seen.held.iter().filter_map(brief).collect(),
@@ -90,10 +106,13 @@ impl GatewayService {
 
 #[async_trait]
 impl Coordinator for GatewayService {
-    async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<LeaseView, Refusal> {
+    async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
+        if ask.wait == WaitPolicy::JoinWaitingRoom {
+            return Err(ask_the_worker("a waiting room"));
+        }
         let (id, bound) = (ask.id.clone(), NO_WAIT_ANSWER_BOUND);
         match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
-            Some(result) => Ok(self.lease_view(&result?)),
+            Some(result) => Ok(Acquired::Active { lease: Box::new(self.lease_view(&result?)) }),
             None => Err(Refusal::new(
                 Code::WorkerUnreachable,
                 "the worker has not answered in time; ask again under the same idempotency key, or look with `berth lease list`",
@@ -110,6 +129,11 @@ impl Coordinator for GatewayService {
         // A replay has the id of the first request.
         let id = result.transpose()?.map_or(id, |lease| lease.lease.request_id);
         self.lease_request(caller, &id, Duration::ZERO).await
+    }
+
+    async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal> {
+        let (request, caller) = (id.clone(), caller.clone());
+        self.ask(|reply| FrontMessage::Cancel { request, caller, reply }).await?
     }
 
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
@@ -150,16 +174,17 @@ impl Coordinator for GatewayService {
         id: &LeaseId,
         ttl: Option<Ttl>,
         fence: Option<Fence>,
-    ) -> Result<LeaseView, Refusal> {
+    ) -> Result<Renewed, Refusal> {
         let (id, caller, ttl_ms) = (id.clone(), caller.clone(), ttl.map(u64::from));
         let lease = self.ask(|reply| FrontMessage::Renew { id, caller, fence, ttl_ms, reply }).await??;
-        Ok(self.lease_view(&lease))
+        // A device without a driver has nothing to tell.
+        Ok(Renewed { lease: self.lease_view(&lease), notices: Vec::new() })
     }
 
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
         let (id, caller) = (id.clone(), caller.clone());
         let lease = self.ask(|reply| FrontMessage::Release { id, caller, fence, reply }).await??;
-        Ok(Released::new(lease.id, lease.lease.resource_id))
+        Ok(Released::new(lease.id, lease.lease.resource_id, None))
     }
 
     async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
@@ -173,6 +198,22 @@ impl Coordinator for GatewayService {
         let found = self.ask(|reply| FrontMessage::Resource(address.clone(), reply)).await??;
         let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
         Ok(self.resource_view(&found, &leases, caller))
+    }
+
+    async fn drain(&self, _: &Caller, _: &ResourceAddress, _: bool) -> Result<ResourceView, Refusal> {
+        Err(ask_the_worker("draining"))
+    }
+
+    async fn waiting_room(&self, _: &Caller, _: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
+        Err(ask_the_worker("a waiting room"))
+    }
+
+    async fn leave(&self, _: &Caller, _: Requester, _: &ResourceAddress) -> Result<Left, Refusal> {
+        Err(ask_the_worker("a waiting room"))
+    }
+
+    async fn events(&self, _: &Caller, _: &EventQuery, _: Duration) -> Result<Events, Refusal> {
+        Err(ask_the_worker("the log of events"))
     }
 
     async fn workers(&self, _caller: &Caller) -> Result<Vec<WorkerView>, Refusal> {
@@ -207,6 +248,13 @@ impl Coordinator for GatewayService {
         let workers = Some(WorkerCounts { configured: roster, reported: roster - unheard.len() });
         Readiness { ready: done, reasons, workers }
     }
+}
+
+/// `UNSUPPORTED_ON_GATEWAY`.
+fn ask_the_worker(what: &str) -> Refusal {
+    let message =
+        format!("{what} is of one worker, and a gateway does not carry it; ask the worker that has the resource");
+    Refusal::new(Code::UnsupportedOnGateway, message)
 }
 
 /// Leases by the worker's own name of them.

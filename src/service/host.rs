@@ -6,25 +6,30 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
-use super::access::{lease_for, request_for};
+use super::access::{admin_only, request_for};
+use super::answers::{Acquired, Events, Left, Pending, Renewed};
+use super::ask::EventQuery;
 use super::views::{
-    LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView, ResourceCounts,
-    ResourceView, StatusView, WorkerView,
+    EventView, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
+    ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
-use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
-use crate::admission::resource::unknown_lease;
-use crate::admission::{Request, RequestState};
+use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered, was_cancelled};
+use crate::admission::RequestState;
 use crate::clock::Clock;
-use crate::host::message::{DeskMessage, FirstGrant, Grant, Origin, ResourceNow, Said};
-use crate::model::{
-    Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, ResourceAddress, Selector,
-    Ttl,
+use crate::host::message::{
+    Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
 };
+use crate::model::{
+    Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, Requester, ResourceAddress,
+    Role, Selector, Target, Ttl,
+};
+use crate::store::{EventFilter, EventLog, EventRecord, ReadError};
 
 /// A worker's desk, as the front doors see it.
 #[derive(Debug)]
 pub struct HostService {
     desk: ActorRef<DeskMessage>,
+    events: EventLog,
     name: NodeName,
     clock: Clock,
     started_at: Timestamp,
@@ -32,9 +37,9 @@ pub struct HostService {
 
 impl HostService {
     /// The service of the worker `name`.
-    pub fn new(desk: ActorRef<DeskMessage>, name: NodeName, clock: Clock) -> Self {
+    pub fn new(desk: ActorRef<DeskMessage>, events: EventLog, name: NodeName, clock: Clock) -> Self {
         let started_at = clock.now().wall;
-        Self { desk, name, clock, started_at }
+        Self { desk, events, name, clock, started_at }
     }
 
     async fn read<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Result<T, Refusal> {
@@ -48,12 +53,18 @@ impl HostService {
         self.read(build).await?.result
     }
 
+    fn event_view(&self, event: EventRecord) -> EventView {
+        let EventRecord { id, seq, at, kind, payload } = event;
+        EventView { id, seq, timestamp: at, event: kind, payload, node: self.name.clone() }
+    }
+
     fn lease_view(&self, grant: &Grant) -> LeaseView {
         let view = LeaseView::new(&grant.lease, grant.deadline, &grant.labels, self.clock.now());
         LeaseView { expires_at: grant.expires_at, ..view }
     }
 
-    fn request_view(&self, id: RequestId, request: Request<FirstGrant>) -> RequestView {
+    fn request_view(&self, id: RequestId, now: RequestNow) -> RequestView {
+        let RequestNow { request, waiting } = now;
         let now = self.clock.now();
         let (state, lease, error) = match request.state {
             RequestState::Open => (State::Waiting, None, None),
@@ -64,12 +75,23 @@ impl HostService {
                 (State::Granted, Some(view), None)
             }
             RequestState::Failed(refusal) => (State::Failed, None, Some(refusal)),
+            RequestState::Cancelled => (State::Cancelled, None, None),
         };
-        RequestView { id, state, created_at: request.created_at, lease, error }
+        RequestView {
+            id,
+            state,
+            created_at: request.created_at,
+            position: waiting.as_ref().map(|waiting| waiting.position),
+            waiting_for: waiting.as_ref().map(|waiting| waiting.waiting_for),
+            until: waiting.as_ref().and_then(|waiting| waiting.until),
+            ticket: waiting.map(|waiting| waiting.ticket),
+            lease,
+            error,
+        }
     }
 
     fn resource_view(&self, resource: &ResourceNow, caller: &Caller) -> ResourceView {
-        let (spec, state) = (&resource.spec, &resource.state);
+        let spec = &resource.spec;
         let brief = |held: &crate::admission::resource::Held| {
             let view = LeaseView::new(&held.lease, held.deadline, &spec.labels, self.clock.now());
             LeaseBrief::new(&view, caller)
@@ -77,50 +99,105 @@ impl HostService {
         ResourceView {
             id: spec.id.clone(),
             labels: spec.labels.clone(),
-            state: state.device(),
-            fence: state.fence,
+            state: resource.state,
+            reason: resource.reason.clone(),
+            fence: resource.fence,
             max_shared: spec.max_shared.get(),
+            queue_length: resource.queue_length,
             worker: None,
             reachable: None,
-            leases: state.held.iter().map(brief).collect(),
+            leases: resource.held.iter().map(brief).collect(),
         }
+    }
+
+    /// Waits for a request of which only the id is known, at most until `until` or for `bound`.
+    async fn watch(&self, id: &RequestId, until: Until, bound: Duration) -> Result<Option<RequestNow>, Refusal> {
+        let watched = ask_actor(&self.desk, bound, |reply| DeskMessage::Watch(id.clone(), until, reply)).await;
+        match watched {
+            Some(now) => Ok(now),
+            None => self.read(|reply| DeskMessage::Peek(id.clone(), reply)).await,
+        }
+    }
+
+    /// The view of a request, if it is there and the caller may read it.
+    fn shown(&self, caller: &Caller, id: &RequestId, found: Option<RequestNow>) -> Result<RequestView, Refusal> {
+        let waiting = found.as_ref().and_then(|now| now.waiting.clone());
+        let request = request_for(caller, id, found.map(|now| now.request))?;
+        Ok(self.request_view(id.clone(), RequestNow { request, waiting }))
     }
 }
 
 #[async_trait]
 impl Coordinator for HostService {
-    async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<LeaseView, Refusal> {
-        let grant = self.change(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply }).await?;
-        Ok(self.lease_view(&grant))
+    async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
+        let (target, mode) = (ask.target.clone(), ask.mode);
+        let asked = self.change(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply }).await?;
+        let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
+        let id = match asked {
+            Asked::Granted(grant) => return active(self.lease_view(&grant)),
+            Asked::Pending(PendingNow { resource: resource_id, mode, position: waiting_position, ticket }) => {
+                let ticket = Some(ticket);
+                return Ok(Acquired::Pending(Pending { resource_id, mode, waiting_position, ticket }));
+            }
+            Asked::Cancelled(id) => return Err(was_cancelled(&id)),
+            // Its key stands for a lease request that is open; it waits as that does.
+            Asked::Open(first) => first,
+        };
+        let found = self.watch(&id, Until::FirstAnswer, ACTOR_BOUND).await?;
+        let view = self.shown(caller, &id, found)?;
+        match (view.state, view.lease, view.error) {
+            (State::Granted, Some(lease), _) => active(lease),
+            (State::Failed, _, Some(refusal)) => Err(refusal),
+            (State::Cancelled, ..) => Err(was_cancelled(&id)),
+            _ => match target {
+                Target::Resource(address) => Ok(Acquired::Pending(Pending {
+                    resource_id: address.id,
+                    mode,
+                    waiting_position: view.position.unwrap_or(1),
+                    ticket: view.ticket,
+                })),
+                Target::Select(_) => Err(unanswered()),
+            },
+        }
     }
 
     async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal> {
-        let id = ask.id.clone();
+        let began = self.clock.now().run;
+        let mut id = ask.id.clone();
         let build = |reply| DeskMessage::Request { ask, origin: Origin::Client, reply };
-        match ask_actor::<_, Said<Grant>>(&self.desk, bound, build).await {
+        if let Some(said) = ask_actor::<_, Said<Asked>>(&self.desk, bound, build).await {
             // A replay has the id of the first request.
-            Some(said) => {
-                let first = said.result?.lease.request_id;
-                self.lease_request(caller, &first, Duration::ZERO).await
-            }
-            // Not settled yet; a replay has an id of its own, and ends as the first does.
-            None => self.lease_request(caller, &id, Duration::ZERO).await,
+            id = match said.result? {
+                Asked::Granted(grant) => grant.lease.request_id,
+                Asked::Open(first) | Asked::Cancelled(first) => first,
+                Asked::Pending(_) => return Err(unanswered()),
+            };
         }
+        let left = (began + bound).left(self.clock.now().run);
+        let found = self.watch(&id, Until::FirstAnswer, left).await?;
+        self.shown(caller, &id, found)
+    }
+
+    async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal> {
+        let (request, caller) = (id.clone(), caller.clone());
+        self.read(|reply| DeskMessage::Cancel { request, caller, reply }).await?
     }
 
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
         let mut found = self.read(|reply| DeskMessage::Peek(id.clone(), reply)).await?;
-        if !wait.is_zero() && matches!(&found, Some(request) if matches!(request.state, RequestState::Open)) {
-            let watched = ask_actor(&self.desk, wait, |reply| DeskMessage::Watch(id.clone(), reply)).await;
-            found = watched.unwrap_or(found);
+        // Nobody waits for what is not theirs to see.
+        self.shown(caller, id, found.clone())?;
+        if !wait.is_zero() && matches!(&found, Some(now) if now.request.state == RequestState::Open) {
+            found = self.watch(id, Until::Settled, wait).await?;
         }
-        Ok(self.request_view(id.clone(), request_for(caller, id, found)?))
+        self.shown(caller, id, found)
     }
 
     async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
-        let open = self.read(DeskMessage::OpenRequests).await?;
-        let visible = open.into_iter().filter(|(_, request)| caller.may_read(&request.requester));
-        Ok(visible.map(|(id, request)| self.request_view(id, request)).collect())
+        let mut open = self.read(DeskMessage::OpenRequests).await?;
+        open.retain(|(_, now)| caller.may_read(&now.request.requester));
+        open.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(open.into_iter().map(|(id, now)| self.request_view(id, now)).collect())
     }
 
     async fn leases(&self, caller: &Caller) -> Result<Vec<LeaseView>, Refusal> {
@@ -130,9 +207,8 @@ impl Coordinator for HostService {
     }
 
     async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal> {
-        let found = self.read(|reply| DeskMessage::Lease(id.clone(), reply)).await?;
-        let grant = found.ok_or_else(|| unknown_lease(id))?;
-        lease_for(caller, id, &grant.lease.holder)?;
+        let (lease, caller) = (id.clone(), caller.clone());
+        let grant = self.read(|reply| DeskMessage::Lease(lease, caller, reply)).await??;
         Ok(self.lease_view(&grant))
     }
 
@@ -142,16 +218,18 @@ impl Coordinator for HostService {
         id: &LeaseId,
         ttl: Option<Ttl>,
         fence: Option<Fence>,
-    ) -> Result<LeaseView, Refusal> {
+    ) -> Result<Renewed, Refusal> {
         let (lease, ttl, authority) = (id.clone(), ttl.map(Ttl::duration), Authority::Client(caller.clone()));
         let grant = self.change(|reply| DeskMessage::Renew { lease, fence, ttl, authority, reply }).await?;
-        Ok(self.lease_view(&grant))
+        // A device without a driver has nothing to tell.
+        Ok(Renewed { lease: self.lease_view(&grant), notices: Vec::new() })
     }
 
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
         let (lease, authority) = (id.clone(), Authority::Client(caller.clone()));
-        let lease = self.change(|reply| DeskMessage::Release { lease, fence, authority, reply }).await?;
-        Ok(Released::new(lease.id, lease.resource_id))
+        let ReleasedNow { lease, admitted } =
+            self.change(|reply| DeskMessage::Release { lease, fence, authority, reply }).await?;
+        Ok(Released::new(lease.id, lease.resource_id, admitted))
     }
 
     async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
@@ -164,13 +242,73 @@ impl Coordinator for HostService {
         Ok(self.resource_view(&found, caller))
     }
 
+    async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
+        admin_only(caller, if drained { "drain a resource" } else { "undrain a resource" })?;
+        let address = address.clone();
+        let found = self.read(|reply| DeskMessage::Drain { address, drained, reply }).await??;
+        Ok(self.resource_view(&found, caller))
+    }
+
+    async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
+        admin_only(caller, "list a waiting room")?;
+        let (resource_id, waiters) = self.read(|reply| DeskMessage::WaitingRoom(address.clone(), reply)).await??;
+        let show = |waiter: WaiterNow| WaiterView {
+            holder_id: waiter.holder,
+            joined_at: waiter.joined_at,
+            last_seen: waiter.last_seen,
+            mode: waiter.mode,
+            priority: waiter.priority,
+        };
+        let waiters: Vec<WaiterView> = waiters.into_iter().map(show).collect();
+        Ok(WaitingRoomView { count: waiters.len(), resource_id, waiters })
+    }
+
+    async fn leave(&self, _caller: &Caller, requester: Requester, address: &ResourceAddress) -> Result<Left, Refusal> {
+        let address = address.clone();
+        let left = self.read(|reply| DeskMessage::Leave { requester, address, reply }).await??;
+        Ok(Left { left })
+    }
+
+    async fn events(&self, caller: &Caller, query: &EventQuery, wait: Duration) -> Result<Events, Refusal> {
+        let filter = EventFilter {
+            owner: (caller.role == Role::Agent).then(|| caller.principal.clone()),
+            private: caller.role == Role::Admin,
+            kind: query.event,
+            lease: query.lease.clone(),
+        };
+        let mut newest = self.events.newest();
+        let waiting = async {
+            loop {
+                let last = *newest.borrow_and_update();
+                let found = self.events.read(query.after, query.limit, &filter).await.map_err(unreadable)?;
+                // What the filter leaves out was looked at too, unless the page is full.
+                let full = found.len() >= query.limit;
+                let last_seq = match found.last() {
+                    Some(event) if full => event.seq,
+                    _ => last.max(query.after),
+                };
+                if !found.is_empty() || wait.is_zero() || newest.changed().await.is_err() {
+                    let events = found.into_iter().map(|event| self.event_view(event)).collect();
+                    return Ok(Events { events, last_seq });
+                }
+            }
+        };
+        if wait.is_zero() {
+            return waiting.await;
+        }
+        match tokio::time::timeout(wait, waiting).await {
+            Ok(events) => events,
+            Err(_) => Ok(Events { events: Vec::new(), last_seq: query.after }),
+        }
+    }
+
     async fn workers(&self, _caller: &Caller) -> Result<Vec<WorkerView>, Refusal> {
         Err(Refusal::new(Code::UnsupportedOnWorker, "a worker knows no other workers; ask the gateway"))
     }
 
     async fn status(&self, _caller: &Caller) -> Result<StatusView, Refusal> {
         let resources = self.read(|reply| DeskMessage::Resources(None, reply)).await?;
-        let open = self.read(DeskMessage::OpenRequests).await?;
+        let waiting = self.read(DeskMessage::Waiting).await?;
         let leases = self.read(DeskMessage::Leases).await?;
         Ok(StatusView {
             node: NodeView {
@@ -180,9 +318,9 @@ impl Coordinator for HostService {
                 started_at: self.started_at,
                 ready: true,
             },
-            resources: ResourceCounts::of(resources.iter().map(|resource| resource.state.device())),
+            resources: ResourceCounts::of(resources.iter().map(|resource| resource.state)),
             leases: leases.len(),
-            waiting: open.len(),
+            waiting,
             workers: None,
         })
     }
@@ -191,4 +329,9 @@ impl Coordinator for HostService {
         // The desk admits from its first message on: what had expired was settled before it started.
         Readiness { ready: true, reasons: Vec::new(), workers: None }
     }
+}
+
+fn unreadable(error: ReadError) -> Refusal {
+    tracing::error!(%error, "the events cannot be read");
+    Refusal::internal("the events cannot be read")
 }

@@ -14,22 +14,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use self::answers::{Acquired, Events, Left, Renewed};
+use self::ask::EventQuery;
 pub use self::gateway::GatewayService;
 pub use self::host::HostService;
-use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
-use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RequestId, ResourceAddress, Selector, Ttl};
+use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView};
+use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RequestId, Requester, ResourceAddress, Selector, Ttl};
 
 /// The operations of a node. Every wait in here is bounded.
 #[async_trait]
 pub trait Coordinator: Send + Sync + 'static {
-    /// Leases a named resource now, or refuses (SPEC §2, door 1).
-    async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<LeaseView, Refusal>;
+    /// Leases a named resource now, or stands in its waiting room, or refuses (SPEC §2, door 1).
+    async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal>;
 
     /// Asks for a lease (SPEC §2, door 2). Answers as soon as the request is granted or refused, at the latest
     /// after `bound`; then the request is still waiting and is asked about with [`Self::lease_request`].
     async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal>;
 
-    /// One lease request; waits up to `wait` for it to settle.
+    /// Ends a request that waits.
+    async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal>;
+
+    /// One lease request; waits up to `wait` for it to settle. Asking keeps it alive (SPEC §2 Abandoned).
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal>;
 
     /// The open lease requests that the caller may see.
@@ -48,7 +53,7 @@ pub trait Coordinator: Send + Sync + 'static {
         id: &LeaseId,
         ttl: Option<Ttl>,
         fence: Option<Fence>,
-    ) -> Result<LeaseView, Refusal>;
+    ) -> Result<Renewed, Refusal>;
 
     /// Ends a lease.
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal>;
@@ -58,6 +63,18 @@ pub trait Coordinator: Send + Sync + 'static {
 
     /// One resource.
     async fn resource(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal>;
+
+    /// Takes a resource out, or brings it back; for admins.
+    async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal>;
+
+    /// Who waits for a resource by its name; for admins.
+    async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal>;
+
+    /// Takes an unattended waiter of the caller's own out of a waiting room.
+    async fn leave(&self, caller: &Caller, requester: Requester, address: &ResourceAddress) -> Result<Left, Refusal>;
+
+    /// The events that the caller may read; where there is none yet, waits up to `wait` for one.
+    async fn events(&self, caller: &Caller, query: &EventQuery, wait: Duration) -> Result<Events, Refusal>;
 
     /// The workers of the lab.
     async fn workers(&self, caller: &Caller) -> Result<Vec<WorkerView>, Refusal>;
@@ -89,4 +106,10 @@ async fn ask_actor<M: ractor::Message, T: ractor::Message>(
 /// The refusal of a call that got no answer.
 fn unanswered() -> Refusal {
     Refusal::internal("no answer came in time, and nobody knows whether it was done; ask again under the same key")
+}
+
+/// The refusal of an acquire whose key stands for a request that was cancelled.
+fn was_cancelled(id: &RequestId) -> Refusal {
+    let message = format!("lease request {id} of this key was cancelled; use a new key to ask again");
+    Refusal::new(crate::model::Code::ResourceUnavailable, message).with("requestId", id.as_str())
 }

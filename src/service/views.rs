@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Now, RunTime};
 use crate::model::time::{instant, instant_option, whole_ms};
 use crate::model::{
-    Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, NodeRole, Note, Refusal, RequestId,
-    Requester, ResourceId, Role,
+    Caller, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, NodeRole, Note,
+    Priority, Refusal, RequestId, Requester, ResourceId, Role, Ticket, WaitingFor,
 };
 
 /// A lease.
@@ -110,13 +110,15 @@ pub struct Released {
     pub resource_id: ResourceId,
     /// For people.
     pub message: String,
+    /// The holder that was taken first from those who wait, granted or admitted; null when nobody was.
+    pub admitted_waiter: Option<Requester>,
 }
 
 impl Released {
     /// The answer for one lease.
-    pub fn new(lease_id: LeaseId, resource_id: ResourceId) -> Self {
+    pub fn new(lease_id: LeaseId, resource_id: ResourceId, admitted_waiter: Option<Requester>) -> Self {
         let message = format!("Lease {lease_id} released");
-        Self { lease_id, resource_id, message }
+        Self { lease_id, resource_id, message, admitted_waiter }
     }
 }
 
@@ -130,6 +132,8 @@ pub enum RequestState {
     Granted,
     /// It got none.
     Failed,
+    /// Its owner did not want it any more.
+    Cancelled,
 }
 
 /// A lease request.
@@ -143,6 +147,18 @@ pub struct RequestView {
     /// When it came in.
     #[serde(with = "instant")]
     pub created_at: Timestamp,
+    /// Its place among those who wait for the same, from 1; while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    /// Why nothing moves; while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+    /// Until when that lasts at the latest, where it is known.
+    #[serde(with = "instant_option", default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// The place in line, for a node that was restarted meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Ticket>,
     /// The lease as it was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseView>,
@@ -161,10 +177,15 @@ pub struct ResourceView {
     pub labels: Labels,
     /// What it is doing.
     pub state: DeviceState,
+    /// More about that, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The fence of its latest grant.
     pub fence: Fence,
     /// How many shared leases may coexist.
     pub max_shared: u32,
+    /// How many wait for it by its name, of both kinds.
+    pub queue_length: usize,
     /// The worker that owns it; at a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<NodeName>,
@@ -202,6 +223,55 @@ impl LeaseBrief {
             expires_at: lease.expires_at,
         }
     }
+}
+
+/// A waiting room (SPEC §3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingRoomView {
+    /// How many wait.
+    pub count: usize,
+    /// For what.
+    pub resource_id: ResourceId,
+    /// They, in their order.
+    pub waiters: Vec<WaiterView>,
+}
+
+/// One who waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaiterView {
+    /// Who.
+    pub holder_id: Requester,
+    /// Since when.
+    #[serde(with = "instant")]
+    pub joined_at: Timestamp,
+    /// When it last asked, or was asked about.
+    #[serde(with = "instant")]
+    pub last_seen: Timestamp,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// Its rank.
+    pub priority: Priority,
+}
+
+/// An event (SPEC §10).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventView {
+    /// Its name.
+    pub id: EventId,
+    /// Its number in the log of its node.
+    pub seq: u64,
+    /// When it happened.
+    #[serde(with = "instant")]
+    pub timestamp: Timestamp,
+    /// What kind of thing happened.
+    pub event: EventKind,
+    /// The facts.
+    pub payload: serde_json::Map<String, serde_json::Value>,
+    /// The node that wrote it.
+    pub node: NodeName,
 }
 
 /// How a worker's link stands.
@@ -251,7 +321,7 @@ pub struct StatusView {
     pub resources: ResourceCounts,
     /// Active leases.
     pub leases: usize,
-    /// Open lease requests.
+    /// Those who wait, of both kinds.
     pub waiting: usize,
     /// The workers; at a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,6 +355,8 @@ pub struct ResourceCounts {
     pub available: usize,
     /// Held.
     pub leased: usize,
+    /// Taken out by an operator.
+    pub drained: usize,
 }
 
 impl ResourceCounts {
@@ -295,6 +367,7 @@ impl ResourceCounts {
             match state {
                 DeviceState::Available => counts.available += 1,
                 DeviceState::Leased => counts.leased += 1,
+                DeviceState::Drained => counts.drained += 1,
             }
             counts
         })

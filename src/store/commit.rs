@@ -5,25 +5,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt, Shared};
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::load::{Loaded, StoredResource};
 use super::writer::Writer;
-use super::{CommitError, OpenError};
+use super::{CommitError, EventLog, Loaded, OpenError, StoredRequest, StoredResource};
 use crate::admission::resource::Change;
 use crate::clock::Now;
 use crate::limits::{STORE_GROUP_MAX, STORE_QUEUE_MAX};
-use crate::model::{RequestId, ResourceId};
+use crate::model::{Event, RequestId, ResourceId};
 
-/// The changes of one resource that become durable together or not at all.
+/// Changes that become durable together or not at all, with the events that tell of them.
 pub struct Batch {
-    /// Whose.
-    pub resource: ResourceId,
+    /// Of which resource; none for those of the desk itself, which are always taken.
+    pub resource: Option<ResourceId>,
     /// Which life of that resource's actor sends it; a closed one's batches are refused.
     pub activation: u64,
-    /// In this order.
+    /// In this order. Each brings its own event with it, if it leaves one.
     pub changes: Vec<Change>,
+    /// What else happened, told after the events of the changes.
+    pub events: Vec<Event>,
+    /// When this was decided; the time of its events.
+    pub now: Now,
     /// Called once, when the outcome is certain; must not block.
     pub done: Box<dyn FnOnce(Result<(), CommitError>) + Send>,
 }
@@ -31,7 +35,8 @@ pub struct Batch {
 impl Batch {
     pub(super) fn answer(self, result: Result<(), CommitError>) {
         if let Err(error) = &result {
-            tracing::error!(resource = %self.resource, %error, "a batch was not committed");
+            let resource = self.resource.as_ref().map(tracing::field::display);
+            tracing::error!(resource, %error, "a batch was not committed");
         }
         (self.done)(result);
     }
@@ -43,16 +48,30 @@ impl fmt::Debug for Batch {
             .field("resource", &self.resource)
             .field("activation", &self.activation)
             .field("changes", &self.changes)
+            .field("events", &self.events)
             .finish_non_exhaustive()
     }
 }
 
-type LoadDone = Box<dyn FnOnce(Result<StoredResource, OpenError>) + Send>;
+/// A resource's rows, and that of a request that was asked for with them.
+pub type Reopened = (StoredResource, Option<StoredRequest>);
+
+type LoadDone = Box<dyn FnOnce(Result<Reopened, OpenError>) + Send>;
 
 pub(super) enum Job {
     Commit(Batch),
-    Close { resource: ResourceId, activation: u64, done: LoadDone },
+    Close { resource: ResourceId, activation: u64, request: Option<RequestId>, done: LoadDone },
     Forget(Vec<RequestId>),
+    Prune(Prune),
+}
+
+/// Which events have been kept long enough.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prune {
+    /// Those from before this.
+    pub(super) before: Timestamp,
+    /// All but the newest so many.
+    pub(super) count_max: u64,
 }
 
 /// A handle to the writer. When the last one is dropped the writer ends after what is queued.
@@ -80,11 +99,11 @@ impl StoreEnd {
 
 impl Store {
     /// Opens the database at `path`, or makes it, and reads what it holds. Blocks on the disk: for start-up only.
-    pub fn open(path: &Path, now: Now) -> Result<(Self, Loaded, StoreEnd), OpenError> {
-        let (writer, loaded) = Writer::open(path, now)?;
+    pub fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Loaded, StoreEnd), OpenError> {
+        let (writer, events, loaded) = Writer::open(path, now)?;
         let (jobs, queue) = mpsc::channel(STORE_QUEUE_MAX);
         let task = tokio::spawn(write_until_closed(writer, queue));
-        Ok((Self { jobs }, loaded, StoreEnd::of(task)))
+        Ok((Self { jobs }, events, loaded, StoreEnd::of(task)))
     }
 
     /// Queues a batch. Its `done` is called exactly once, here when the queue is full, else by the writer, unless
@@ -98,14 +117,16 @@ impl Store {
         }
     }
 
-    /// Refuses every later batch of `activation` and of those before it, then reads the resource's rows.
+    /// Refuses every later batch of `activation` and of those before it, then reads the resource's rows, and that of a
+    /// request whose end they do not tell.
     pub fn close(
         &self,
         resource: ResourceId,
         activation: u64,
-        done: impl FnOnce(Result<StoredResource, OpenError>) + Send + 'static,
+        request: Option<RequestId>,
+        done: impl FnOnce(Result<Reopened, OpenError>) + Send + 'static,
     ) {
-        let job = Job::Close { resource, activation, done: Box::new(done) };
+        let job = Job::Close { resource, activation, request, done: Box::new(done) };
         if let Err(refused) = self.jobs.try_send(job) {
             let (mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) = refused;
             if let Job::Close { done, .. } = job {
@@ -114,10 +135,16 @@ impl Store {
         }
     }
 
-    /// Forgets settled requests whose retention is over. Those that do not fit the queue are forgotten at the
-    /// next start.
+    /// Forgets settled requests whose retention is over, of whatever outcome. Those that do not fit the queue are
+    /// forgotten at the next start.
     pub fn forget(&self, requests: Vec<RequestId>) {
         let _ = self.jobs.try_send(Job::Forget(requests));
+    }
+
+    /// Deletes the events from before `before`, and all but the newest `count_max`; the oldest first and at most
+    /// 10 000, so that nobody waits long behind it. To be called again and again.
+    pub fn prune_events(&self, before: Timestamp, count_max: u64) {
+        let _ = self.jobs.try_send(Job::Prune(Prune { before, count_max }));
     }
 }
 

@@ -2,8 +2,11 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 2] =
-    [include_str!("migrations/0001_leases.sql"), include_str!("migrations/0002_chosen_lease_ids.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("migrations/0001_leases.sql"),
+    include_str!("migrations/0002_chosen_lease_ids.sql"),
+    include_str!("migrations/0003_waiting_rooms_and_events.sql"),
+];
 
 /// The schema version that this Berth writes; SQLite's `user_version`.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;

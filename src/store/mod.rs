@@ -1,17 +1,23 @@
 //! The truth of a worker, on disk: one SQLite database, one writer, group commit.
 //!
-//! Every change of a resource reaches the disk as a [`Batch`]. The writer takes what is queued, puts it into one
-//! transaction (WAL, `synchronous=FULL`), and answers each batch once the transaction is durable. Nothing may be
-//! told before that answer. What a start reads is [`Loaded`].
+//! Every change of a resource reaches the disk as a [`Batch`], together with the events that tell of it. The writer
+//! takes what is queued, puts it into one transaction (WAL, `synchronous=FULL`), and answers each batch once the
+//! transaction is durable. Nothing may be told before that answer. What a start reads is [`Loaded`]; what happened is
+//! read from the [`EventLog`], beside the writer.
 
+mod change;
 mod commit;
+mod connection;
 mod error;
+mod event_log;
 mod load;
 mod migrations;
 mod row;
+mod stored;
 mod writer;
 
-pub use commit::{Batch, Store, StoreEnd};
-pub use error::{CommitError, OpenError};
-pub use load::{Loaded, StoredRequest, StoredResource};
+pub use commit::{Batch, Reopened, Store, StoreEnd};
+pub use error::{CommitError, OpenError, ReadError};
+pub use event_log::{EVENTS_READ_MAX, EventFilter, EventLog, EventRecord};
 pub use migrations::SCHEMA_VERSION;
+pub use stored::{Loaded, StoredOutcome, StoredRequest, StoredResource, StoredWaiter};

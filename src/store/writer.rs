@@ -9,21 +9,19 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rusqlite::{Connection, ErrorCode, params};
+use tokio::sync::{Mutex, watch};
 
-use super::commit::Job;
-use super::load::{self, Loaded};
+use super::commit::{Job, Prune};
+use super::connection::{Reader, connect};
 use super::migrations::{SCHEMA_VERSION, migrate, version};
-use super::row::{delete_lease, insert_lease, update_lease};
-use super::{Batch, CommitError, OpenError};
-use crate::admission::resource::Change;
+use super::row::{event, request};
+use super::{Batch, CommitError, EventLog, Loaded, OpenError, change, load};
+use crate::admission::history::event_of;
 use crate::clock::Now;
 use crate::model::{RequestId, ResourceId};
-
-/// How long a write waits for a lock that another process holds on the database.
-const BUSY_BOUND: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -32,6 +30,18 @@ pub(super) struct Writer {
     last_group: i64,
     /// For each resource, the first activation whose batches are still taken.
     open_from: HashMap<ResourceId, u64>,
+    /// What the event log is read on; closed before the database is opened anew.
+    reader: Arc<Mutex<Reader>>,
+    /// The number of the newest event that is durable.
+    newest: watch::Sender<u64>,
+}
+
+/// What one transaction is to make durable.
+#[derive(Default)]
+struct Group {
+    batches: Vec<Batch>,
+    forgotten: Vec<RequestId>,
+    prune: Option<Prune>,
 }
 
 /// How a transaction went.
@@ -44,7 +54,7 @@ enum Outcome {
 
 impl Writer {
     /// Opens, checkpoints and migrates the database, and counts the start.
-    pub(super) fn open(path: &Path, now: Now) -> Result<(Self, Loaded), OpenError> {
+    pub(super) fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Loaded), OpenError> {
         let failed = |source| OpenError::Sqlite { path: path.into(), source };
         let mut connection = connect(path)?;
         let found = version(&connection).map_err(failed)?;
@@ -55,67 +65,88 @@ impl Writer {
         let (last, last_group): (u64, i64) = connection
             .query_row("SELECT incarnation, last_group FROM node", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(failed)?;
-        let incarnation = (last + 1).max(u64::try_from(now.wall.as_millisecond()).unwrap_or(0));
+        let unix_ms = u64::try_from(now.wall.as_millisecond()).unwrap_or(0);
+        let incarnation = (last + 1).max(unix_ms);
         connection.execute("UPDATE node SET incarnation = ?1", [incarnation]).map_err(failed)?;
+        let newest = event::begin(&connection, unix_ms).map_err(failed)?;
         let loaded = load::everything(&connection, path, incarnation)?;
-        Ok((Self { path: path.into(), connection, last_group, open_from: HashMap::new() }, loaded))
+        let reader = Arc::new(Mutex::new(Reader::open(path).map_err(failed)?));
+        let (newest, seen) = watch::channel(newest);
+        let events = EventLog::new(reader.clone(), seen);
+        Ok((
+            Self { path: path.into(), connection, last_group, open_from: HashMap::new(), reader, newest },
+            events,
+            loaded,
+        ))
     }
 
     /// Carries out a group of jobs and answers them. An error means that the outcome of a commit stays unknown:
     /// nobody has been answered, and the node must exit.
     pub(super) fn run(&mut self, jobs: Vec<Job>) -> Result<(), OpenError> {
-        let mut batches = Vec::new();
-        let mut forgotten = Vec::new();
+        let mut group = Group::default();
+        let mut prune = None;
         let mut afterwards = Vec::new();
         for job in jobs {
             match job {
                 Job::Commit(batch) if self.is_closed(&batch) => batch.answer(Err(CommitError::Closed)),
-                Job::Commit(batch) => batches.push(batch),
-                Job::Forget(requests) => forgotten.extend(requests),
-                Job::Close { resource, activation, done } => {
+                Job::Commit(batch) => group.batches.push(batch),
+                Job::Forget(requests) => group.forgotten.extend(requests),
+                Job::Prune(latest) => prune = Some(latest),
+                Job::Close { resource, activation, request, done } => {
                     self.open_from.insert(resource.clone(), activation + 1);
-                    afterwards.push((resource, done));
+                    afterwards.push((resource, request, done));
                 }
             }
         }
-        if !(batches.is_empty() && forgotten.is_empty()) {
-            let changes: Vec<&[Change]> = batches.iter().map(|batch| batch.changes.as_slice()).collect();
-            match self.write(&changes, &forgotten)? {
+        if !(group.batches.is_empty() && group.forgotten.is_empty()) {
+            match self.write(&group)? {
                 Outcome::Committed(results) => {
-                    batches.into_iter().zip(results).for_each(|(batch, result)| batch.answer(result));
+                    group.batches.into_iter().zip(results).for_each(|(batch, result)| batch.answer(result));
                 }
                 Outcome::Failed(error) => {
-                    batches.into_iter().for_each(|batch| batch.answer(Err(error.clone())));
+                    group.batches.into_iter().for_each(|batch| batch.answer(Err(error.clone())));
                 }
             }
         }
-        for (resource, done) in afterwards {
-            done(load::resource(&self.connection, &self.path, &resource));
+        for (resource, request, done) in afterwards {
+            done(load::resource(&self.connection, &self.path, &resource, request.as_ref()));
+        }
+        // In a transaction of its own, after the answers: nobody is to wait for it or to fail with it.
+        if prune.is_some()
+            && let Outcome::Failed(error) = self.write(&Group { prune, ..Group::default() })?
+        {
+            tracing::warn!(%error, "no events were pruned");
         }
         Ok(())
     }
 
     fn is_closed(&self, batch: &Batch) -> bool {
-        self.open_from.get(&batch.resource).is_some_and(|first| batch.activation < *first)
+        let open_from = batch.resource.as_ref().and_then(|resource| self.open_from.get(resource));
+        open_from.is_some_and(|first| batch.activation < *first)
     }
 
-    fn write(&mut self, batches: &[&[Change]], forgotten: &[RequestId]) -> Result<Outcome, OpenError> {
-        let mut results: Vec<Option<CommitError>> = vec![None; batches.len()];
+    fn write(&mut self, work: &Group) -> Result<Outcome, OpenError> {
+        let mut results: Vec<Option<CommitError>> = vec![None; work.batches.len()];
         // Each turn of this loop settles one more batch as failed, so it ends.
         loop {
             if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
                 return Ok(Outcome::Failed(refusal(&error)));
             }
             let mut rolled_back = false;
-            for (changes, result) in batches.iter().zip(&mut results).filter(|(_, result)| result.is_none()) {
-                if let Err(error) = self.write_batch(changes) {
-                    *result = Some(refusal(&error));
-                    // A full disk rolls the transaction back by itself; a savepoint that cannot be left takes it along.
-                    let left = self.connection.is_autocommit()
-                        || self.connection.execute_batch("ROLLBACK TO batch; RELEASE batch").is_ok();
-                    if self.connection.is_autocommit() || !left {
-                        rolled_back = true;
-                        break;
+            let mut newest = None;
+            for (batch, result) in work.batches.iter().zip(&mut results).filter(|(_, result)| result.is_none()) {
+                match self.write_batch(batch) {
+                    Ok(event) => newest = event.or(newest),
+                    Err(error) => {
+                        *result = Some(refusal(&error));
+                        // A full disk rolls the transaction back by itself; a savepoint that cannot be left takes it
+                        // along.
+                        let left = self.connection.is_autocommit()
+                            || self.connection.execute_batch("ROLLBACK TO batch; RELEASE batch").is_ok();
+                        if self.connection.is_autocommit() || !left {
+                            rolled_back = true;
+                            break;
+                        }
                     }
                 }
             }
@@ -126,7 +157,7 @@ impl Writer {
                 continue;
             }
             let group = self.last_group + 1;
-            if let Err(error) = self.finish(forgotten, group) {
+            if let Err(error) = self.finish(work, group) {
                 if !self.connection.is_autocommit() {
                     self.connection.execute_batch("ROLLBACK").map_err(|source| self.unusable(source))?;
                 }
@@ -139,29 +170,41 @@ impl Writer {
                 }
             }
             self.last_group = group;
+            if let Some(newest) = newest {
+                self.newest.send_replace(newest);
+            }
             return Ok(Outcome::Committed(results.into_iter().map(|failed| failed.map_or(Ok(()), Err)).collect()));
         }
     }
 
-    fn write_batch(&self, changes: &[Change]) -> rusqlite::Result<()> {
-        self.connection.execute_batch("SAVEPOINT batch")?;
-        let written = changes.iter().try_for_each(|change| match change {
-            Change::Granted { lease, expires_at, .. } => insert_lease(&self.connection, lease, *expires_at),
-            Change::Renewed { lease, expires_at, .. } => update_lease(&self.connection, lease, *expires_at),
-            Change::Ended { lease, at, .. } => delete_lease(&self.connection, lease, *at),
-        });
-        written.and_then(|()| self.connection.execute_batch("RELEASE batch"))
+    /// Writes a batch in a savepoint, and tells the number of its last event.
+    fn write_batch(&self, batch: &Batch) -> rusqlite::Result<Option<u64>> {
+        let (connection, resource, at) = (&self.connection, batch.resource.as_ref(), batch.now.wall);
+        let mut newest = None;
+        connection.execute_batch("SAVEPOINT batch")?;
+        for change in &batch.changes {
+            change::write(connection, change, resource, batch.now)?;
+            if let Some(event) = event_of(change, resource, batch.now) {
+                newest = Some(event::append(connection, &event, at)?);
+            }
+        }
+        for event in &batch.events {
+            newest = Some(event::append(connection, event, at)?);
+        }
+        connection.execute_batch("RELEASE batch")?;
+        Ok(newest)
     }
 
     fn unusable(&self, source: rusqlite::Error) -> OpenError {
         OpenError::Sqlite { path: self.path.clone(), source }
     }
 
-    fn finish(&self, forgotten: &[RequestId], group: i64) -> rusqlite::Result<()> {
-        for request in forgotten {
-            self.connection
-                .prepare_cached("DELETE FROM request WHERE id = ?1 AND ended_at IS NOT NULL")?
-                .execute([request.as_str()])?;
+    fn finish(&self, work: &Group, group: i64) -> rusqlite::Result<()> {
+        for request in &work.forgotten {
+            request::forget(&self.connection, request)?;
+        }
+        if let Some(Prune { before, count_max }) = work.prune {
+            event::prune(&self.connection, before, self.newest.borrow().saturating_sub(count_max))?;
         }
         self.connection.prepare_cached("UPDATE node SET last_group = ?1")?.execute(params![group])?;
         Ok(())
@@ -169,7 +212,10 @@ impl Writer {
 
     /// Reopens the database and tells whether `group` is in it.
     fn found_after_reopening(&mut self, group: i64) -> Result<bool, OpenError> {
-        // The failed handle must be closed before the log is read anew.
+        // Every handle must be closed before the log is read anew, and none may be opened meanwhile. A reading that is
+        // under way is waited for.
+        let mut reader = self.reader.blocking_lock();
+        reader.close();
         let placeholder = Connection::open_in_memory().map_err(|source| self.unusable(source))?;
         drop(std::mem::replace(&mut self.connection, placeholder));
         self.connection = connect(&self.path)?;
@@ -178,33 +224,18 @@ impl Writer {
     }
 }
 
-/// Opens the database and folds its log into it, so that what is read from here on is what the disk holds.
-fn connect(path: &Path) -> Result<Connection, OpenError> {
-    let failed = |source| OpenError::Sqlite { path: path.into(), source };
-    let open = || -> rusqlite::Result<(Connection, bool)> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(BUSY_BOUND)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        // A reader elsewhere keeps the log from being folded in; SQLite says so in a row, not by an error.
-        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))?;
-        Ok((connection, busy != 0))
-    };
-    match open().map_err(failed)? {
-        (connection, false) => Ok(connection),
-        (_, true) => Err(OpenError::InUse { path: path.into() }),
-    }
-}
-
 /// A statement's error as the answer to its batch.
 fn refusal(error: &rusqlite::Error) -> CommitError {
     match error {
-        rusqlite::Error::StatementChangedRows(_) => CommitError::Constraint("the lease is not as it was".to_owned()),
+        rusqlite::Error::StatementChangedRows(_) => {
+            CommitError::Constraint("what it changes is not as it was".to_owned())
+        }
         rusqlite::Error::SqliteFailure(code, message) if code.code == ErrorCode::ConstraintViolation => {
             CommitError::Constraint(message.clone().unwrap_or_else(|| error.to_string()))
         }
         _ => CommitError::Disk(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,6 +93,12 @@ pub struct ResourceReport {
     pub fence: Fence,
     /// False when it is no longer in the worker's lab file and only waits for its leases to end.
     pub grantable: bool,
+    /// True when an operator has taken it out: what is leased stays so, nothing new is granted.
+    #[serde(default)]
+    pub drained: bool,
+    /// How many wait for it by its name.
+    #[serde(default)]
+    pub queue_length: u64,
     /// Its active leases.
     pub leases: Vec<LeaseRow>,
 }
@@ -240,6 +246,8 @@ mod tests {
             max_shared: 1,
             fence: Fence(index as u64),
             grantable: true,
+            drained: false,
+            queue_length: 0,
             leases: Vec::new(),
         }
     }

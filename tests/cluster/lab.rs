@@ -9,6 +9,7 @@ use berth::config::{Effective, Lab as LabFile, Source};
 use berth::model::{Ask, Caller, LeaseId, Refusal, ResourceAddress};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
+use berth::service::answers::Acquired;
 use berth::service::ask::{AcquireBody, Headers, RequestBody};
 use berth::service::views::{LeaseView, RequestState, RequestView};
 
@@ -109,7 +110,7 @@ impl Lab {
     }
 
     pub async fn acquire(&self, requester: &str, resource: &str, ttl: Duration) -> Result<LeaseView, Refusal> {
-        self.gateway().acquire(&Caller::admin(), acquire(requester, resource, ttl)).await
+        self.gateway().acquire(&Caller::admin(), acquire(requester, resource, ttl)).await.map(active)
     }
 
     /// Asks, and waits a minute for the end of it.
@@ -124,7 +125,7 @@ impl Lab {
     }
 
     pub async fn renew(&self, id: &LeaseId) -> Result<LeaseView, Refusal> {
-        self.gateway().renew(&Caller::admin(), id, None, None).await
+        self.gateway().renew(&Caller::admin(), id, None, None).await.map(|renewed| renewed.lease)
     }
 
     pub async fn leases(&self) -> Vec<LeaseView> {
@@ -133,6 +134,14 @@ impl Lab {
 }
 
 /// An ask for a named resource.
+/// The lease of an acquire that did not have to wait.
+pub fn active(acquired: Acquired) -> LeaseView {
+    match acquired {
+        Acquired::Active { lease } => *lease,
+        Acquired::Pending(pending) => panic!("no lease: {pending:?}"),
+    }
+}
+
 pub fn acquire(requester: &str, resource: &str, ttl: Duration) -> Ask {
     let body = AcquireBody {
         requester: Some(requester.parse().unwrap()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth::model::{Caller, Code};
 use berth::service::views::{Connection, RequestState};
 
-use crate::lab::{GATEWAY, Lab, RACK_1, acquire, eventually, granted, request};
+use crate::lab::{GATEWAY, Lab, RACK_1, acquire, active, eventually, granted, request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -120,7 +120,8 @@ async fn a_gateway_that_is_cut_off_leaves_the_workers_serving_their_own_clients(
     let lab = Lab::start().await;
     lab.weather.cut(lab.weather.opened(GATEWAY));
     rack_1_is(&lab, Connection::Disconnected).await;
-    let local = lab.worker("rack-1").acquire(&Caller::admin(), acquire("local", "pixel", MINUTE)).await.unwrap();
+    let local = lab.worker("rack-1").acquire(&Caller::admin(), acquire("local", "pixel", MINUTE)).await;
+    let local = active(local.unwrap());
     lab.weather.clear();
     rack_1_is(&lab, Connection::Connected).await;
     eventually("the local lease is reported", || async { (lab.leases().await.len() == 1).then_some(()) }).await;

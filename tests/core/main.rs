@@ -5,7 +5,7 @@ mod directions;
 mod frames;
 mod ledger_rules;
 mod requests_rules;
-mod resource_rules;
+//mod resource_rules;
 mod sample;
 mod store;
 mod view_and_table;

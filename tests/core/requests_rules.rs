@@ -120,7 +120,7 @@ proptest! {
                 }
                 Step::Fail(index) => {
                     let Some(request) = pick(index, &mut known, |stands| stands == Stands::Open) else { continue };
-                    book.fail(&request.id, Refusal::new(Code::NoCapacity, "held"), sample::run(now));
+                    book.fail(&request.id, Refusal::new(Code::NoCapacity, "held"), false, sample::run(now));
                     (request.stands, request.key) = (Stands::Failed, None);
                     failed_at.push((request.id.clone(), now));
                 }

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use berth::clock::{Now, RunTime};
-use berth::model::{Ask, Door, Fence, Fingerprint, LeaseRecord, Mode, Priority, RequestId, Target};
+use berth::model::{
+    Ask, Door, Fence, Fingerprint, LeaseRecord, LeftOut, Mode, Priority, RequestId, Target, WaitPolicy,
+};
 use jiff::Timestamp;
 
 /// A checked text that is right.
@@ -45,9 +47,11 @@ pub fn ask(id: RequestId, requester: &str, resource: &str) -> Ask {
         ttl: Duration::from_secs(60),
         priority: Priority::default(),
         lease_id: None,
-        no_wait: false,
+        wait: WaitPolicy::Fail,
         note: None,
         key: None,
+        ticket: None,
+        left_out: LeftOut::default(),
     }
 }
 

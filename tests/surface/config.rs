@@ -32,7 +32,8 @@ fn nothing_listens(lab: &Lab, taken: &[&str]) {
 #[test]
 fn a_wrong_lab_file_is_refused_with_its_line_its_key_and_the_fix() {
     let with = |from: &str, to: &str| FLEET.replacen(from, to, 1);
-    let lease = |line: &str| format!("{FLEET}\n[lease]\n{line}\n");
+    let section = |name: &str, line: &str| format!("{FLEET}\n[{name}]\n{line}\n");
+    let lease = |line: &str| section("lease", line);
     let counted = with("\"twin\"", "\"pixel-{n}\"\ncount = 2").replacen("pixel-b", "pixel-2", 1);
     // The file, what stands on its wrong line, and the words about it.
     let table: Vec<(String, &str, &[&str])> = vec![
@@ -48,6 +49,36 @@ fn a_wrong_lab_file_is_refused_with_its_line_its_key_and_the_fix() {
         (lease("default_ttl = \"15\""), "default_ttl", &["lease.default_ttl: \"15\" is no duration", "\"15m\""]),
         (lease("default_ttl = \"15 parsecs\""), "parsecs", &["lease.default_ttl: \"15 parsecs\" is no duration"]),
         (lease("max_ttl = \"1m\""), "1m", &["lease.default_ttl (15m) is longer than lease.max_ttl (1m)"]),
+        (
+            lease("max_total = \"1m\""),
+            "1m",
+            &["lease.max_total (1m) is shorter than lease.default_ttl (15m); raise it"],
+        ),
+        (
+            section("waiting_room", "waiter_tll = \"1m\""),
+            "waiter_tll",
+            &["unknown key waiting_room.waiter_tll; did you mean waiting_room.waiter_ttl?"],
+        ),
+        (
+            section("waiting_room", "admission_grace = \"2d\""),
+            "admission_grace",
+            &["waiting_room.admission_grace: \"2d\" is out of bounds; at least 0s, at most 1d"],
+        ),
+        (
+            section("waiting_room", "priority_aging = 10"),
+            "priority_aging",
+            &["waiting_room.priority_aging: must be a duration in quotes", "\"10s\""],
+        ),
+        (
+            section("events", "max_count = 0"),
+            "max_count",
+            &["events.max_count: must be a whole number from 1 to 100000000, not 0"],
+        ),
+        (
+            section("limits", "waiters = 200001"),
+            "waiters",
+            &["limits.waiters: must be a whole number from 1 to 200000, not 200001"],
+        ),
         (
             lease("max_per_requester = \"2\""),
             "max_per",
@@ -194,6 +225,9 @@ fn config_check_shows_every_value_and_where_it_comes_from() {
     let mut lab = Lab::new(FLEET);
     lab.set("BERTH_LEASE__MAX_TTL", "8h");
     lab.set("BERTH_GATEWAY__API", "127.0.0.1:4799");
+    lab.set("BERTH_WAITING_ROOM__ADMISSION_GRACE", "30s");
+    lab.set("BERTH_WAITING_ROOM__WAITER_TTL", "3m");
+    lab.set("LEASE_WAITER_TTL_SECONDS", "90");
     let file = lab.file();
     let check = ["config", "check", "--config", file.to_str().unwrap()];
     let text = lab.berth(&check).ok();
@@ -205,6 +239,10 @@ fn config_check_shows_every_value_and_where_it_comes_from() {
     assert_eq!(origin("lease.max_ttl", "\"8h\""), "BERTH_LEASE__MAX_TTL");
     assert_eq!(origin("gateway.api", "\"127.0.0.1:4799\""), "BERTH_GATEWAY__API");
     assert_eq!(origin("lease.default_ttl", "\"15m\""), "default");
+    assert_eq!(origin("waiting_room.admission_grace", "\"30s\""), "BERTH_WAITING_ROOM__ADMISSION_GRACE");
+    assert_eq!(origin("waiting_room.waiter_ttl", "\"1m30s\""), "LEASE_WAITER_TTL_SECONDS");
+    assert_eq!(origin("events.retention", "\"7d\""), "default");
+    assert_eq!(origin("limits.waiters", "200000"), "default");
     assert_eq!(origin("lab.name", "\"test\""), format!("{}:3", file.display()));
     let line = 1 + FLEET[..FLEET.find("max_shared").unwrap()].matches('\n').count();
     assert_eq!(origin("worker.rack-2.resource.bench.max_shared", "2"), format!("{}:{line}", file.display()));
@@ -216,6 +254,11 @@ fn config_check_shows_every_value_and_where_it_comes_from() {
     nothing_listens(&lab, &[]);
     assert!(!lab.path("berth").exists(), "a check makes nothing");
 
+    lab.set("LEASE_WAITER_TTL_SECONDS", "5m");
+    let said = lab.berth(&check).failed(2);
+    let words = "error BAD_REQUEST: LEASE_WAITER_TTL_SECONDS: waiting_room.waiter_ttl: must be whole seconds";
+    assert!(said.starts_with(words), "{said}");
+    lab.set("LEASE_WAITER_TTL_SECONDS", "90");
     lab.set("BERTH_LEASE__MAX_TTL", "8 parsecs");
     let said = lab.berth(&check).failed(2);
     assert!(said.starts_with("error BAD_REQUEST: BERTH_LEASE__MAX_TTL: lease.max_ttl: "), "{said}");

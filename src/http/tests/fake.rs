@@ -1,36 +1,29 @@
-//! A coordinator whose answers follow from the question, and the calls that tests make.
+//! A coordinator whose answers follow from the question.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::body::Body;
-use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
-use super::super::router::{Front, router};
-use super::super::{App, door::Peer};
-use crate::admission::LeaseRules;
-use crate::clock::Clock;
 use crate::model::{
-    Ask, Caller, Code, DeviceState, Fence, Labels, LeaseId, Mode, NodeRole, Refusal, RequestId, Requester,
-    ResourceAddress, Role, Selector, Target, Ttl,
+    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeRole, Refusal, RequestId,
+    Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
 };
 use crate::service::Coordinator;
+use crate::service::answers::{Acquired, Events, Left, Notice, Pending, Renewed};
+use crate::service::ask::EventQuery;
 use crate::service::views::{
-    LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts, ResourceView, StatusView,
-    WorkerView,
+    EventView, LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts, ResourceView,
+    StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
-use crate::trust::{Tokens, admin_token};
 
 pub(super) const REQUEST: &str = "req_0198f3a0-0000-7000-8000-000000000000";
+/// A request that can no more be cancelled.
+pub(super) const GRANTED: &str = "req_0198f3a0-0000-7000-8000-000000000001";
 
 /// Knows every resource but `gone`, every lease but `gone`, and writes down what it was asked.
 #[derive(Default)]
@@ -41,6 +34,14 @@ pub(super) struct Fake {
     pub polled: Notify,
     /// Lets `workers` answer.
     pub release: Notify,
+    /// What `lease_request` answers, one after the other; without any it is as [`Fake::lease_request`] says.
+    pub states: Mutex<VecDeque<RequestView>>,
+    /// What `lease` refuses with, whatever it is asked about.
+    pub lost: Mutex<Option<Refusal>>,
+    /// The event log.
+    pub log: Mutex<Vec<EventView>>,
+    /// Set off when the log has grown.
+    pub grown: Notify,
 }
 
 impl Fake {
@@ -50,6 +51,33 @@ impl Fake {
 
     pub fn last(&self) -> String {
         self.asked.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+
+    /// Adds an event about a lease to the log; the first is number 1.
+    pub fn happens(&self, kind: EventKind, payload: Value) {
+        let mut log = self.log.lock().unwrap();
+        let seq = log.len() as u64 + 1;
+        log.push(EventView {
+            id: EventId::generate(),
+            seq,
+            timestamp: Timestamp::UNIX_EPOCH,
+            event: kind,
+            payload: payload.as_object().unwrap().clone(),
+            node: "rack-1".parse().unwrap(),
+        });
+        self.grown.notify_waiters();
+    }
+
+    fn page(&self, query: &EventQuery) -> Events {
+        let log = self.log.lock().unwrap();
+        let fits = |event: &&EventView| {
+            event.seq > query.after
+                && query.event.is_none_or(|kind| kind == event.event)
+                && query.lease.as_ref().is_none_or(|id| event.payload.get("leaseId") == Some(&json!(id)))
+        };
+        let events: Vec<EventView> = log.iter().filter(fits).take(query.limit).cloned().collect();
+        let last_seq = events.last().or(log.last()).map_or(0, |event| event.seq);
+        Events { events, last_seq }
     }
 }
 
@@ -75,12 +103,27 @@ fn lease(id: &str, holder: Requester) -> LeaseView {
     }
 }
 
-fn request(state: RequestState) -> RequestView {
+/// One that waits.
+pub(super) fn waiting(position: usize) -> RequestView {
+    RequestView {
+        position: Some(position),
+        waiting_for: Some(WaitingFor::Leased),
+        until: Some(Timestamp::UNIX_EPOCH),
+        ticket: Some("tkt.1".parse().unwrap()),
+        ..request(RequestState::Waiting)
+    }
+}
+
+pub(super) fn request(state: RequestState) -> RequestView {
     let error = Refusal::new(Code::NoCapacity, "all are held").with("availableAt", "soon");
     RequestView {
         id: REQUEST.parse().unwrap(),
         state,
         created_at: Timestamp::UNIX_EPOCH,
+        position: None,
+        waiting_for: None,
+        until: None,
+        ticket: None,
         lease: (state == RequestState::Granted).then(|| lease("lse_1", "ci".parse().unwrap())),
         error: (state == RequestState::Failed).then(|| error.retry_after(Duration::from_secs(9))),
     }
@@ -91,11 +134,20 @@ fn resource(id: &str) -> ResourceView {
         id: id.parse().unwrap(),
         labels: Labels::new(),
         state: DeviceState::Available,
+        reason: None,
         fence: Fence(0),
         max_shared: 1,
+        queue_length: 0,
         worker: None,
         reachable: None,
         leases: Vec::new(),
+    }
+}
+
+fn admins_only(caller: &Caller) -> Result<(), Refusal> {
+    match caller.role {
+        Role::Admin => Ok(()),
+        _ => Err(Refusal::new(Code::InsufficientPermissions, "only an admin may")),
     }
 }
 
@@ -108,13 +160,22 @@ fn known(id: &LeaseId) -> Result<(), Refusal> {
 
 #[async_trait]
 impl Coordinator for Fake {
-    async fn acquire(&self, _: &Caller, ask: Ask) -> Result<LeaseView, Refusal> {
+    async fn acquire(&self, _: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
         let key = ask.key.as_ref().map_or("-", |key| key.as_str());
         self.note(format!("acquire {} for {} ttl {:?} key {key}", ask.target, ask.requester, ask.ttl));
         match ask.target.to_string().as_str() {
             "gone" => Err(Refusal::new(Code::UnknownResource, "no resource gone")),
+            "held" if ask.wait == WaitPolicy::JoinWaitingRoom => Ok(Acquired::Pending(Pending {
+                resource_id: "held".parse().unwrap(),
+                mode: ask.mode,
+                waiting_position: 2,
+                ticket: ask.ticket,
+            })),
             "held" => Err(Refusal::new(Code::ResourceUnavailable, "held is leased").with("availableAt", "soon")),
-            _ => Ok(lease(ask.lease_id.as_ref().map_or("lse_1", |id| id.as_str()), ask.requester)),
+            _ => {
+                let id = ask.lease_id.as_ref().map_or("lse_1", |id| id.as_str());
+                Ok(Acquired::Active { lease: Box::new(lease(id, ask.requester)) })
+            }
         }
     }
 
@@ -122,14 +183,26 @@ impl Coordinator for Fake {
         self.note(format!("request {} within {bound:?}", ask.target));
         match &ask.target {
             Target::Select(selector) if selector.to_string() == "os=none" => Ok(request(RequestState::Failed)),
-            Target::Select(selector) if selector.to_string() == "os=busy" => Ok(request(RequestState::Waiting)),
+            Target::Select(selector) if selector.to_string() == "os=busy" => Ok(waiting(3)),
+            Target::Select(selector) if selector.to_string() == "os=off" => Ok(request(RequestState::Cancelled)),
             _ => Ok(request(RequestState::Granted)),
+        }
+    }
+
+    async fn cancel(&self, _: &Caller, id: &RequestId) -> Result<(), Refusal> {
+        self.note(format!("cancel {id}"));
+        match id.as_str() {
+            GRANTED => Err(Refusal::new(Code::RequestNotCancellable, "it is granted").with("leaseId", "lse_1")),
+            _ => Ok(()),
         }
     }
 
     async fn lease_request(&self, _: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
         self.note(format!("lease_request {id} {wait:?}"));
         self.polled.notify_one();
+        if let Some(next) = self.states.lock().unwrap().pop_front() {
+            return Ok(next);
+        }
         match wait {
             Duration::ZERO => Ok(request(RequestState::Failed)),
             _ => std::future::pending().await,
@@ -145,6 +218,9 @@ impl Coordinator for Fake {
     }
 
     async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal> {
+        if let Some(refusal) = &*self.lost.lock().unwrap() {
+            return Err(refusal.clone());
+        }
         known(id)?;
         Ok(lease(id.as_str(), Requester::local(caller.principal.clone(), None)))
     }
@@ -155,15 +231,17 @@ impl Coordinator for Fake {
         id: &LeaseId,
         ttl: Option<Ttl>,
         fence: Option<Fence>,
-    ) -> Result<LeaseView, Refusal> {
+    ) -> Result<Renewed, Refusal> {
         self.note(format!("renew {id} {:?} {fence:?}", ttl.map(Ttl::duration)));
-        self.lease(caller, id).await
+        let notices = vec![Notice { at: Timestamp::UNIX_EPOCH, message: "it fell".to_owned() }];
+        Ok(Renewed { lease: self.lease(caller, id).await?, notices })
     }
 
     async fn release(&self, _: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
         self.note(format!("release {id} {fence:?}"));
         known(id)?;
-        Ok(Released::new(id.clone(), "pixel".parse().unwrap()))
+        let next = (id.as_str() == "wanted").then(|| "ci/job-2".parse().unwrap());
+        Ok(Released::new(id.clone(), "pixel".parse().unwrap(), next))
     }
 
     async fn resources(&self, _: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
@@ -175,6 +253,45 @@ impl Coordinator for Fake {
         self.note(format!("resource {address}"));
         assert_ne!(address.id.as_str(), "boom", "a resource that makes the handler panic");
         Ok(resource(address.id.as_str()))
+    }
+
+    async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
+        self.note(format!("drain {address} {drained}"));
+        admins_only(caller)?;
+        let state = if drained { DeviceState::Drained } else { DeviceState::Available };
+        Ok(ResourceView { state, ..resource(address.id.as_str()) })
+    }
+
+    async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
+        admins_only(caller)?;
+        let waiter = WaiterView {
+            holder_id: "ci/job-1".parse().unwrap(),
+            joined_at: Timestamp::UNIX_EPOCH,
+            last_seen: Timestamp::UNIX_EPOCH,
+            mode: Mode::Shared,
+            priority: 2.5.try_into().unwrap(),
+        };
+        Ok(WaitingRoomView { count: 1, resource_id: address.id.clone(), waiters: vec![waiter] })
+    }
+
+    async fn leave(&self, _: &Caller, requester: Requester, address: &ResourceAddress) -> Result<Left, Refusal> {
+        self.note(format!("leave {address} as {requester}"));
+        Ok(Left { left: address.id.as_str() == "held" })
+    }
+
+    async fn events(&self, _: &Caller, query: &EventQuery, wait: Duration) -> Result<Events, Refusal> {
+        let EventQuery { after, limit, event, lease } = query;
+        let kind = event.map_or("-", EventKind::as_str);
+        let id = lease.as_ref().map_or("-", LeaseId::as_str);
+        self.note(format!("events after {after} limit {limit} kind {kind} lease {id} within {wait:?}"));
+        let happens = self.grown.notified();
+        let page = self.page(query);
+        if page.events.is_empty() && !wait.is_zero() {
+            self.polled.notify_one();
+            let _ = tokio::time::timeout(wait, happens).await;
+            return Ok(self.page(query));
+        }
+        Ok(page)
     }
 
     async fn workers(&self, _: &Caller) -> Result<Vec<WorkerView>, Refusal> {
@@ -202,118 +319,5 @@ impl Coordinator for Fake {
     async fn readiness(&self) -> Readiness {
         let reasons = if self.ready { Vec::new() } else { vec!["rebuilding".to_owned()] };
         Readiness { ready: self.ready, reasons, workers: None }
-    }
-}
-
-/// A door before a fake, with one token of each role.
-pub(super) struct House {
-    pub fake: Arc<Fake>,
-    pub app: App,
-    pub dir: tempfile::TempDir,
-    pub agent: String,
-    pub viewer: String,
-    pub admin: String,
-    pub stopping: CancellationToken,
-    router: axum::Router,
-}
-
-/// An answer, taken apart.
-#[derive(Debug)]
-pub(super) struct Told {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Value,
-}
-
-impl Told {
-    /// The code of a refusal, whose whole shape is checked on the way.
-    pub fn code(&self) -> Code {
-        let error = self.body["error"].as_object().unwrap_or_else(|| panic!("no refusal: {self:?}"));
-        assert_eq!(self.body.as_object().unwrap().len(), 1);
-        assert!(error.keys().all(|key| ["code", "message", "details"].contains(&key.as_str())), "{error:?}");
-        assert!(!error["message"].as_str().unwrap().is_empty());
-        let code = Code::parse(error["code"].as_str().unwrap()).unwrap();
-        assert_eq!(self.status.as_u16(), code.http_status());
-        code
-    }
-
-    /// The field that a `BAD_REQUEST` names, in its details and in its message.
-    pub fn field(&self) -> &str {
-        assert_eq!(self.code(), Code::BadRequest, "{self:?}");
-        let field = self.body["error"]["details"]["field"].as_str().unwrap();
-        assert!(self.body["error"]["message"].as_str().unwrap().starts_with(field), "{self:?}");
-        field
-    }
-
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-}
-
-impl House {
-    pub fn new() -> Self {
-        Self::with(Fake { ready: true, ..Fake::default() }, 100)
-    }
-
-    pub fn with(fake: Fake, requests_max: usize) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        let tokens = Tokens::open(dir.path()).unwrap();
-        let make = |name: &str, role| {
-            let (_, secret) = tokens.create(name.parse().unwrap(), role, Timestamp::UNIX_EPOCH).unwrap();
-            secret.expose().to_owned()
-        };
-        let (agent, viewer) = (make("ci", Role::Agent), make("wall", Role::Viewer));
-        let admin = admin_token(dir.path()).unwrap().expose().to_owned();
-        let fake = Arc::new(fake);
-        let coordinator: Arc<dyn Coordinator> = fake.clone();
-        let app = App { coordinator, tokens: Arc::new(tokens), rules: LeaseRules::default(), clock: Clock::system() };
-        let stopping = CancellationToken::new();
-        let router = router(Front::new(app.clone(), stopping.clone(), requests_max));
-        Self { fake, app, dir, agent, viewer, admin, stopping, router }
-    }
-
-    pub fn socket(&self) -> std::path::PathBuf {
-        self.dir.path().join("berth.sock")
-    }
-
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Sends a request as it is, as the operator on the Unix socket unless it shows a token.
-    pub async fn send(&self, mut request: Request<Body>) -> Told {
-        if request.extensions().get::<Peer>().is_none() {
-            request.extensions_mut().insert(Peer::Operator);
-        }
-        let head = request.method() == "HEAD";
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-        assert_eq!(parts.headers["content-type"], "application/json", "{:?}", parts.status);
-        let body = if head { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
-        Told { status: parts.status, headers: parts.headers, body }
-    }
-
-    pub async fn call(&self, method: &str, path: &str) -> Told {
-        self.send(Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
-    }
-
-    pub async fn get(&self, path: &str) -> Told {
-        self.call("GET", path).await
-    }
-
-    /// Sends JSON, whatever `body` is.
-    pub async fn post(&self, path: &str, body: &str) -> Told {
-        let request = Request::post(path).header("content-type", "application/json; charset=utf-8");
-        self.send(request.body(Body::from(body.to_owned())).unwrap()).await
-    }
-
-    /// Asks over the network with a token.
-    pub async fn with_token(&self, method: &str, path: &str, authorization: &str) -> Told {
-        let request = Request::builder().method(method).uri(path).header("authorization", authorization);
-        let mut request = request.body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Peer::Network);
-        self.send(request).await
     }
 }

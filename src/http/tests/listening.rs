@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::super::{BindError, Server};
-use super::fake::House;
+use super::house::House;
 use crate::limits;
 
 const BOUND: Duration = Duration::from_secs(20);

@@ -1,4 +1,6 @@
 mod fake;
+mod house;
 mod listening;
 mod refusals;
 mod shapes;
+mod streams;

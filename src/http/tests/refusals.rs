@@ -2,7 +2,8 @@ use axum::body::Body;
 use axum::http::Request;
 
 use super::super::door::Peer;
-use super::fake::{Fake, House, REQUEST};
+use super::fake::{Fake, REQUEST};
+use super::house::House;
 use crate::limits;
 use crate::model::Code;
 
@@ -32,9 +33,11 @@ async fn a_wrong_body_is_refused_with_the_field_by_its_name() {
         (acquire, r#"{"ttlMs":14400001}"#, "ttlMs"),
         (acquire, r#"{"ttl_ms":1}"#, "ttl_ms"),
         (acquire, r#"{"timeoutMs":1,"x":2}"#, "timeoutMs"),
+        (acquire, r#"{"ticket":""}"#, "ticket"),
+        (acquire, r#"{"ticket":"a b"}"#, "ticket"),
         (acquire, r#"{"ttlMs":1,"ttlMs":2}"#, "ttlMs"),
         (acquire, r#"{"mode":"both"}"#, "mode"),
-        (acquire, r#"{"mode":null}"#, "mode"),
+        (acquire, r#"{"mode":1}"#, "mode"),
         (acquire, r#"{"onConflict":"wait"}"#, "onConflict"),
         (acquire, r#"{"leaseId":"w1.mine"}"#, "leaseId"),
         (acquire, r#"{"leaseId":""}"#, "leaseId"),
@@ -47,6 +50,10 @@ async fn a_wrong_body_is_refused_with_the_field_by_its_name() {
         ("/v1/lease-requests", r#"{"select":"a ="}"#, "select"),
         ("/v1/lease-requests", r#"{"resourceId":"a/b/c"}"#, "resourceId"),
         ("/v1/lease-requests", r#"{"resourceId":"a","noWait":1}"#, "noWait"),
+        ("/v1/lease-requests", r#"{"resourceId":"a","timeoutMs":0}"#, "timeoutMs"),
+        ("/v1/lease-requests", r#"{"resourceId":"a","timeoutMs":2592000001}"#, "timeoutMs"),
+        ("/v1/lease-requests", r#"{"resourceId":"a","timeoutMs":1,"noWait":true}"#, "timeoutMs"),
+        ("/v1/lease-requests", r#"{"resourceId":"a","onConflict":"fail"}"#, "onConflict"),
         ("/v1/leases/mine/renew", r#"{"fence":"7"}"#, "fence"),
         ("/v1/leases/mine/renew", r#"{"ttlMs":14400001}"#, "ttlMs"),
         ("/v1/tokens", r#"{"name":"ci2"}"#, "role"),
@@ -58,6 +65,14 @@ async fn a_wrong_body_is_refused_with_the_field_by_its_name() {
     for (path, body, field) in table {
         assert_eq!(house.post(path, body).await.field(), field, "{path} {body}");
     }
+    for path in ["/v1/events/stream", "/v1/leases/mine/events"] {
+        for value in ["", "x", "-1", "18446744073709551616"] {
+            let request = Request::get(path).header("Last-Event-ID", value).body(Body::empty()).unwrap();
+            assert_eq!(house.send(request).await.field(), "Last-Event-ID", "{path} {value}");
+        }
+    }
+    let twice = Request::get("/v1/events/stream").header("Last-Event-ID", "1").header("Last-Event-ID", "2");
+    assert_eq!(house.send(twice.body(Body::empty()).unwrap()).await.field(), "Last-Event-ID");
     assert!(house.fake.asked.lock().unwrap().is_empty(), "nothing wrong reached the coordinator");
 }
 
@@ -81,6 +96,27 @@ async fn a_wrong_id_query_or_header_is_refused_by_its_name() {
         ("GET", format!("/v1/lease-requests/{REQUEST}?wait="), "wait"),
         ("DELETE", "/v1/leases/mine?fence=-1".to_owned(), "fence"),
         ("DELETE", "/v1/leases/mine?wait=1".to_owned(), "wait"),
+        ("DELETE", "/v1/lease-requests/mine".to_owned(), "requestId"),
+        ("GET", "/v1/lease-requests/mine/events".to_owned(), "requestId"),
+        ("GET", format!("/v1/lease-requests/{REQUEST}/events?wait=1"), "wait"),
+        ("GET", "/v1/leases/a%20b/events".to_owned(), "leaseId"),
+        ("GET", "/v1/leases/mine/events?after=1".to_owned(), "after"),
+        ("GET", "/v1/resources/-x/waiting-room".to_owned(), "resourceId"),
+        ("GET", "/v1/resources/pixel/waiting-room?limit=1".to_owned(), "limit"),
+        ("DELETE", "/v1/resources/-x/waiting-room/me".to_owned(), "resourceId"),
+        ("POST", "/v1/resources/-x/drain".to_owned(), "resourceId"),
+        ("DELETE", "/v1/resources/pixel/drain?force=1".to_owned(), "force"),
+        ("GET", "/v1/events?limit=0".to_owned(), "limit"),
+        ("GET", "/v1/events?limit=1001".to_owned(), "limit"),
+        ("GET", "/v1/events?limit=all".to_owned(), "limit"),
+        ("GET", "/v1/events?after=-1".to_owned(), "after"),
+        ("GET", "/v1/events?after=%2B1".to_owned(), "after"),
+        ("GET", "/v1/events?after=9223372036854775808".to_owned(), "after"),
+        ("GET", "/v1/events?event=lease.lost".to_owned(), "event"),
+        ("GET", "/v1/events?since=1".to_owned(), "since"),
+        ("GET", "/v1/events/stream?limit=1".to_owned(), "limit"),
+        ("GET", "/v1/events/stream?after=".to_owned(), "after"),
+        ("GET", "/v1/events/stream?event=".to_owned(), "event"),
     ];
     for (method, path, field) in table {
         assert_eq!(house.call(method, &path).await.field(), field, "{method} {path}");
@@ -171,6 +207,10 @@ async fn a_viewer_changes_nothing_and_only_an_admin_sees_tokens() {
         ("POST", "/v1/lease-requests"),
         ("POST", "/v1/leases/mine/renew"),
         ("DELETE", "/v1/leases/mine"),
+        ("DELETE", "/v1/lease-requests/req_0198f3a0-0000-7000-8000-000000000000"),
+        ("DELETE", "/v1/resources/pixel/waiting-room/me"),
+        ("POST", "/v1/resources/pixel/drain"),
+        ("DELETE", "/v1/resources/pixel/drain"),
         ("POST", "/v1/tokens"),
     ] {
         let told = house.with_token(method, path, &viewer).await;
@@ -178,6 +218,14 @@ async fn a_viewer_changes_nothing_and_only_an_admin_sees_tokens() {
     }
     assert!(house.fake.asked.lock().unwrap().is_empty());
     assert_eq!(house.with_token("GET", "/v1/leases", &viewer).await.status, 200);
+    for (method, path) in [
+        ("GET", "/v1/resources/pixel/waiting-room"),
+        ("POST", "/v1/resources/pixel/drain"),
+        ("DELETE", "/v1/resources/pixel/drain"),
+    ] {
+        let told = house.with_token(method, path, &agent).await;
+        assert_eq!(told.code(), Code::InsufficientPermissions, "{method} {path}");
+    }
     let id = house.get("/v1/tokens").await.body["tokens"][0]["id"].as_str().unwrap().to_owned();
     for (method, path) in [("GET", "/v1/tokens".to_owned()), ("DELETE", format!("/v1/tokens/{id}"))] {
         let told = house.with_token(method, &path, &agent).await;
@@ -194,6 +242,7 @@ async fn a_refusal_of_the_coordinator_keeps_its_code_and_details() {
     assert_eq!(told.code(), Code::ResourceUnavailable);
     assert_eq!(told.body["error"]["details"]["availableAt"], "soon");
     assert_eq!(house.call("DELETE", "/v1/leases/gone").await.code(), Code::UnknownLease);
+    assert_eq!(house.get("/v1/leases/gone/events").await.code(), Code::UnknownLease);
     let unknown = "/v1/tokens/tok_0198f3a0-0000-7000-8000-000000000000";
     assert_eq!(house.call("DELETE", unknown).await.code(), Code::UnknownToken);
 }

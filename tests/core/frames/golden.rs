@@ -26,18 +26,19 @@ fn hello_and_welcome_never_change() {
 fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
     assert_frames!(parts(), @"
     ‹81 a5›begin‹82 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012c›
-    ‹81 a5›chunk‹82 a6›layout‹01 a9›resources‹91 86 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform
-      ‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a6›leases‹92 9d a7›ad-7f3a
-      ‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
-      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
-      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹9d a5›lse_1‹d928›req_00000000-0000-7000-8000-000000000002
-      ‹a6›shared‹a9›ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 00 01 c0 c2 c0›
-      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹81 a5›chunk‹82 a6›layout‹01 a9›resources‹91 88 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform
+      ‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a7›drained‹c2 ab›queueLength‹00›
+      ‹a6›leases‹92 9d a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive
+      ‹b4›gw:gateway:ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800›
+      ‹a7›nightly‹c3 a3›k-1‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹9d a5›lse_1
+      ‹d928›req_00000000-0000-7000-8000-000000000002‹a6›shared‹a9›ci/job-17‹cf0006474846204000›
+      ‹cf0006474846204000 cdea60 00 01 c0 c2 c0 d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
     ‹81 a3›end‹81 a9›resources‹01›
     ");
     assert_frames!([delta()], @"
-    ‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a8›resource‹86 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os
-      ‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c2 a6›leases‹90›
+    ‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a8›resource‹88 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os
+      ‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c2 a7›drained‹c2›
+      ‹ab›queueLength‹00 a6›leases‹90›
     ");
     assert_frames!(controls(), @"
     ‹81 a5›taken‹81 a6›number‹cd012c›

@@ -154,6 +154,8 @@ fn report() -> ResourceReport {
         max_shared: 2,
         fence: Fence(1_767_225_600_000),
         grantable: true,
+        drained: false,
+        queue_length: 0,
         leases: vec![row(), bare_row()],
     }
 }

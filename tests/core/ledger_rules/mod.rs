@@ -70,6 +70,7 @@ fn outcome(answer: Result<Admitted, Refusal>) -> Outcome {
     match answer {
         Ok(Admitted::New) => Outcome::New,
         Ok(Admitted::Replay(first)) => Outcome::Replay(first),
+        Ok(other) => panic!("{other:?}: nobody stands in a waiting room here"),
         Err(refusal) => Outcome::Refused(refusal.code, refusal.details.map(Value::Object)),
     }
 }
@@ -96,7 +97,7 @@ impl Both {
                 ask.lease_id = lease.map(|index| sample::text(chosen(index)));
                 let speaker = if probe { Speaker::Gateway } else { Speaker::Requester };
                 let expected = self.model.check(self.max, &ask, speaker);
-                assert_eq!(outcome(self.ledger.admit(&ask, speaker)), expected, "{ask:?}");
+                assert_eq!(outcome(self.ledger.admit(&ask, speaker, None)), expected, "{ask:?}");
                 // Refused or known already: nothing is reserved.
                 if expected == Outcome::New {
                     self.model.enter(&ask, speaker);
@@ -200,7 +201,7 @@ proptest! {
         for who in 0..3 {
             let mut ask = sample::ask(RequestId::generate(), &requester(who).to_string(), "board");
             ask.lease_id = Some(sample::text(chosen(who)));
-            let admitted = both.ledger.admit(&ask, Speaker::Requester);
+            let admitted = both.ledger.admit(&ask, Speaker::Requester, None);
             prop_assert_eq!(outcome(admitted), Outcome::New, "{} and {} are free again", requester(who), chosen(who));
         }
     }

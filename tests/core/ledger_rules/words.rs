@@ -15,7 +15,7 @@ fn asks(requester: &str, lease: Option<&str>, key: Option<&str>) -> Ask {
 }
 
 fn admit(ledger: &mut Ledger, ask: &Ask) -> Result<Admitted, Code> {
-    ledger.admit(ask, Speaker::Requester).map_err(|refusal| refusal.code)
+    ledger.admit(ask, Speaker::Requester, None).map_err(|refusal| refusal.code)
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_second_request_for_an_id_held_by_an_active_lease_fails_with_lease_id_taken(
     let first = asks("ci", Some("myid"), None);
     admit(&mut ledger, &first).unwrap();
     ledger.grant(&first.id, &sample::text("myid"));
-    let refused = ledger.admit(&asks("ops", Some("myid"), None), Speaker::Requester).unwrap_err();
+    let refused = ledger.admit(&asks("ops", Some("myid"), None), Speaker::Requester, None).unwrap_err();
     assert_eq!(refused.code, Code::LeaseIdTaken);
     assert_eq!(refused.message, "lease ID myid is already in use");
     assert_eq!(refused.details.map(Value::Object), Some(json!({ "leaseId": "myid" })));
@@ -50,7 +50,7 @@ fn a_requester_that_holds_a_lease_is_already_leased_even_when_it_repeats_its_own
     let first = asks("ci", Some("myid"), None);
     admit(&mut ledger, &first).unwrap();
     ledger.grant(&first.id, &sample::text("myid"));
-    let refused = ledger.admit(&asks("ci", Some("myid"), None), Speaker::Requester).unwrap_err();
+    let refused = ledger.admit(&asks("ci", Some("myid"), None), Speaker::Requester, None).unwrap_err();
     assert_eq!(refused.code, Code::RequesterAlreadyLeased);
     assert!(refused.message.contains("berth lease release myid"), "says what to do next: {}", refused.message);
 }
@@ -87,8 +87,8 @@ fn an_id_is_accepted_again_once_its_lease_has_ended() {
 fn a_gateway_has_checked_its_own_requesters_and_keys_but_the_worker_checks_the_id() {
     let mut ledger = Ledger::new(1);
     let first = asks("gw:gateway:ci", Some("myid"), Some("k"));
-    assert_eq!(ledger.admit(&first, Speaker::Gateway), Ok(Admitted::New));
-    assert_eq!(ledger.admit(&asks("gw:gateway:ci", None, Some("k")), Speaker::Gateway), Ok(Admitted::New));
-    let refused = ledger.admit(&asks("gw:gateway:ops", Some("myid"), None), Speaker::Gateway).unwrap_err();
+    assert_eq!(ledger.admit(&first, Speaker::Gateway, None), Ok(Admitted::New));
+    assert_eq!(ledger.admit(&asks("gw:gateway:ci", None, Some("k")), Speaker::Gateway, None), Ok(Admitted::New));
+    let refused = ledger.admit(&asks("gw:gateway:ops", Some("myid"), None), Speaker::Gateway, None).unwrap_err();
     assert_eq!(refused.code, Code::LeaseIdTaken);
 }

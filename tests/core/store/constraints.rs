@@ -37,6 +37,7 @@ async fn a_constraint_stops_its_own_batch_and_no_other_of_its_group() {
         lease: lease.clone(),
         deadline: sample::run(90_000),
         expires_at: sample::wall(90_000),
+        told: true,
     };
     let stopped = [
         (granted(&sample::lease("second", "alone", 6)), "no_lease_beside_an_exclusive_one"),

@@ -1,10 +1,8 @@
 //! A disk that is locked, full or broken.
 //!
 //! A limit on the size of files stands for a full disk: what would grow a file beyond it fails. It holds for a whole
-//! process, so such a test runs once more in a process of its own. A `COMMIT` that failed and is found to be durable
-//! after all is not here: that takes a disk that writes and then fails to flush.
-
-use std::process::{Command, Stdio};
+//! process, so such a test runs once more in a process of its own. A disk that writes and then fails to flush is in
+//! `flush.rs`.
 
 use berth::limits::STORE_GROUP_MAX;
 use berth::model::LeaseRecord;
@@ -12,32 +10,8 @@ use berth::store::{CommitError, OpenError};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Database, Open, answer, granted, leases, released, within_bound};
+use super::{Database, Open, alone, answer, block_on, granted, leases, released, within_bound};
 use crate::sample;
-
-/// Set for a test that runs in a process of its own.
-const ALONE: &str = "BERTH_TEST_ALONE";
-
-/// True in a process in which only this test runs; elsewhere it starts one and waits until it has passed.
-fn alone(test: &str) -> bool {
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let own = std::env::current_exe().unwrap();
-    let run = Command::new(own)
-        .args(["--exact", &format!("store::disk::{test}"), "--nocapture"])
-        .env(ALONE, "1")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let (said, wrong) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success() && said.contains("1 passed"), "{said}\n{wrong}");
-    false
-}
-
-fn block_on(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
-}
 
 /// No file of this process grows beyond `bytes` while it lives.
 struct Full;
@@ -99,7 +73,7 @@ async fn a_foreign_reader_holds_nobody_up() {
 /// it back, the savepoints of the others included: they are written again without the one that met it.
 #[test]
 fn a_batch_that_fills_the_disk_fails_alone_and_the_rest_of_its_group_is_committed() {
-    if !alone("a_batch_that_fills_the_disk_fails_alone_and_the_rest_of_its_group_is_committed") {
+    if !alone("disk::a_batch_that_fills_the_disk_fails_alone_and_the_rest_of_its_group_is_committed") {
         return;
     }
     block_on(async {
@@ -127,7 +101,7 @@ fn a_batch_that_fills_the_disk_fails_alone_and_the_rest_of_its_group_is_committe
 
 #[test]
 fn a_commit_that_fails_and_is_not_found_afterwards_has_not_happened_and_the_store_goes_on() {
-    if !alone("a_commit_that_fails_and_is_not_found_afterwards_has_not_happened_and_the_store_goes_on") {
+    if !alone("disk::a_commit_that_fails_and_is_not_found_afterwards_has_not_happened_and_the_store_goes_on") {
         return;
     }
     block_on(async {
@@ -157,7 +131,7 @@ fn a_commit_that_fails_and_is_not_found_afterwards_has_not_happened_and_the_stor
 
 #[test]
 fn a_store_that_cannot_learn_what_became_of_a_commit_answers_nobody_and_ends() {
-    if !alone("a_store_that_cannot_learn_what_became_of_a_commit_answers_nobody_and_ends") {
+    if !alone("disk::a_store_that_cannot_learn_what_became_of_a_commit_answers_nobody_and_ends") {
         return;
     }
     block_on(async {

@@ -1,46 +1,68 @@
 //! What a start finds: a new file, an older one, a newer one, a broken one.
 
-use berth::model::{Fence, Mode};
-use berth::store::{OpenError, SCHEMA_VERSION};
+use berth::admission::resource::EndReason;
+use berth::model::{EventKind, Fence, Mode};
+use berth::store::StoredOutcome::Granted;
+use berth::store::{EventFilter, Loaded, OpenError, SCHEMA_VERSION};
 
-use super::{Database, granted, leases};
+use super::{Database, granted, leases, released};
 use crate::sample;
 
 /// A file that schema version 1 has written: two leases, their requests, and a resource that is idle.
 const VERSION_1: &str = include_str!("../fixtures/version_1.sql");
 
-fn version_1() -> Database {
+/// The same of schema version 2; one of the leases has an id that its requester chose.
+const VERSION_2: &str = include_str!("../fixtures/version_2.sql");
+
+fn written_by(version: &str) -> Database {
     let database = Database::new();
-    database.foreign().execute_batch(VERSION_1).unwrap();
+    database.foreign().execute_batch(version).unwrap();
     database
 }
 
-#[tokio::test]
-async fn a_file_of_the_first_version_loads_its_leases_as_not_chosen_by_their_requester() {
-    let database = version_1();
-    let open = database.open();
-    let resources: Vec<_> = open.loaded.resources.iter().map(|resource| resource.id.as_str()).collect();
+/// What is the same in both.
+fn assert_migrated(loaded: &Loaded) {
+    let resources: Vec<_> = loaded.resources.iter().map(|resource| resource.id.as_str()).collect();
     assert_eq!(resources, ["bench-1", "board-1", "pixel-8-a"]);
-    assert_eq!(leases(&open.loaded), ["lse_0d7e6c1a-8a3e-4a57-9d0e-6f1f2d9b1c11", "ad-7f3a"]);
-    for (lease, _) in open.loaded.resources.iter().flat_map(|resource| &resource.leases) {
-        assert!(!lease.id_chosen_by_requester, "{}", lease.id);
+    assert_eq!(leases(loaded), ["lse_0d7e6c1a-8a3e-4a57-9d0e-6f1f2d9b1c11", "ad-7f3a"]);
+    for resource in &loaded.resources {
+        assert!(!resource.drained && resource.waiters.is_empty() && resource.reserved.is_empty(), "{}", resource.id);
     }
-    for request in &open.loaded.requests {
-        assert!(!request.lease.id_chosen_by_requester, "{}", request.id);
-    }
-    let (lease, expires_at) = &open.loaded.resources[2].leases[0];
+    let (lease, expires_at) = &loaded.resources[2].leases[0];
     assert_eq!(lease.fence, Fence(1_767_225_600_001));
     assert_eq!(lease.mode, Mode::Exclusive);
     assert_eq!(lease.holder.to_string(), "gw:gateway:ci/job-17");
     assert_eq!(lease.idempotency_key, Some(sample::text("k-1")));
     assert_eq!(*expires_at, sample::wall(900_000));
-    assert_eq!(open.loaded.requests.len(), 3);
-    assert_eq!(open.loaded.requests[0].ended_at, Some(sample::wall(0)));
+
+    let [over, keyed, shared] = loaded.requests.as_slice() else { panic!("{:?}", loaded.requests) };
+    // The lease lasted from a second before the beginning to the beginning, and why it ended was not written down.
+    assert_eq!(over.created_at.as_second(), sample::wall(0).as_second() - 1);
+    assert!(matches!(over.outcome, Granted { ended: Some((at, None)), .. } if at == sample::wall(0)), "{over:?}");
+    assert_eq!((&keyed.key, keyed.created_at), (&Some(sample::text("k-1")), sample::wall(0)));
+    let as_granted = Granted { lease: lease.clone(), expires_at: *expires_at, ended: None };
+    assert_eq!(keyed.outcome, as_granted);
+    assert_eq!((&shared.key, shared.created_at), (&None, sample::wall(500)));
+    assert!(matches!(shared.outcome, Granted { ended: None, .. }), "{shared:?}");
+    assert!(loaded.requests.iter().all(|request| request.place.is_none()));
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_version_loads_its_leases_as_not_chosen_by_their_requester() {
+    let database = written_by(VERSION_1);
+    let open = database.open();
+    assert_migrated(&open.loaded);
+    for (lease, _) in open.loaded.resources.iter().flat_map(|resource| &resource.leases) {
+        assert!(!lease.id_chosen_by_requester, "{}", lease.id);
+    }
+    for request in &open.loaded.requests {
+        let Granted { lease, .. } = &request.outcome else { panic!("{request:?}") };
+        assert!(!lease.id_chosen_by_requester, "{}", request.id);
+    }
 
     // From now on it is a file of today.
     open.commit(vec![granted(&sample::lease("mine", "board-1", 1_767_225_600_500))]).await.unwrap();
-    open.close().await;
-    let open = database.open();
+    let open = database.reopened(open).await;
     let mine = open
         .loaded
         .resources
@@ -53,8 +75,60 @@ async fn a_file_of_the_first_version_loads_its_leases_as_not_chosen_by_their_req
 }
 
 #[tokio::test]
+async fn a_file_of_the_second_version_still_knows_whose_lease_id_was_chosen() {
+    let database = written_by(VERSION_2);
+    let open = database.open();
+    assert_migrated(&open.loaded);
+    let chosen = open.loaded.resources.iter().flat_map(|resource| &resource.leases);
+    let chosen: Vec<_> = chosen.map(|(lease, _)| lease.id_chosen_by_requester).collect();
+    assert_eq!(chosen, [false, true]);
+}
+
+#[tokio::test]
+async fn an_old_file_goes_on_as_if_it_had_always_been_of_today() {
+    for version in [VERSION_1, VERSION_2] {
+        let database = written_by(version);
+        let open = database.open();
+        let held = open.loaded.resources[2].leases[0].0.clone();
+        open.commit(vec![released(&held)]).await.unwrap();
+        let over = open.loaded.requests[0].id.clone();
+        open.store.forget(vec![over.clone()]);
+        let filter = EventFilter::default();
+        let told = open.events.read(0, 10, &filter).await.unwrap();
+        assert_eq!(told.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LeaseReleased]);
+        assert_eq!(told[0].seq, sample::wall(0).as_millisecond() as u64, "its log is new");
+        let loaded = database.reopened(open).await.loaded;
+        assert!(loaded.requests.iter().all(|request| request.id != over));
+        let ended = loaded.requests.iter().find(|request| request.id == held.request_id).unwrap();
+        let expected = Some((sample::wall(1_000), Some(EndReason::Explicit)));
+        assert!(matches!(ended.outcome, Granted { ended, .. } if ended == expected), "{ended:?}");
+    }
+}
+
+/// However a file came to be of today, its schema is the same.
+#[tokio::test]
+async fn an_old_file_has_the_schema_of_a_new_one() {
+    let schema = |database: &Database| -> Vec<(String, String)> {
+        let foreign = database.foreign();
+        let mut select =
+            foreign.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
+        // SQLite's own dump is indented otherwise.
+        let squeezed = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" (", "(");
+        let rows = select.query_map([], |row| Ok((row.get(0)?, squeezed(row.get(1)?)))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let new = Database::new();
+    new.open().close().await;
+    for version in [VERSION_1, VERSION_2] {
+        let old = written_by(version);
+        old.open().close().await;
+        assert_eq!(schema(&old), schema(&new));
+    }
+}
+
+#[tokio::test]
 async fn a_file_of_a_newer_version_is_refused_by_its_number_and_left_alone() {
-    let database = version_1();
+    let database = written_by(VERSION_1);
     let newer = SCHEMA_VERSION + 1;
     database.foreign().pragma_update(None, "user_version", newer).unwrap();
     let error = database.open_at(sample::at(0)).err().expect("it is refused");
@@ -92,7 +166,7 @@ async fn a_start_that_does_not_read_the_file_says_which_file_and_which_row() {
     let error = database.open_at(sample::at(0)).err().expect("it is refused");
     assert!(matches!(&error, OpenError::Sqlite { .. }) && error.to_string().contains("berth.db"), "{error}");
 
-    let database = version_1();
+    let database = written_by(VERSION_1);
     database.foreign().execute("UPDATE lease SET holder = 'CI Job' WHERE id = 'ad-7f3a'", []).unwrap();
     let words = database.open_at(sample::at(0)).err().expect("it is refused").to_string();
     for part in ["berth.db", "`lease`", "ad-7f3a", "CI Job"] {

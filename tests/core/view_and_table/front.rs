@@ -157,5 +157,5 @@ impl Front {
 }
 
 fn held(lease: LeaseRecord) -> Held {
-    Held { deadline: RunTime::default() + lease.ttl, lease }
+    Held { deadline: RunTime::default() + lease.ttl, lease, last_end: None }
 }

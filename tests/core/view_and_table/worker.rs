@@ -171,6 +171,8 @@ impl Worker {
             max_shared: MAX_SHARED as u32,
             fence: Fence(self.fence),
             grantable: true,
+            drained: false,
+            queue_length: 0,
             leases: leases.map(|lease| LeaseRow::new(lease, lease.ttl)).collect(),
         }
     }

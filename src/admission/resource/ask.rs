@@ -1,0 +1,199 @@
+//! Asking for a lease: granted at once, or waiting, or refused.
+
+use super::draft::Draft;
+use super::refuse;
+use super::serve::{Turn, turn};
+use super::{Change, Departure, Otherwise, Place, Rejection, Reply, Waiter};
+use crate::admission::{Attendance, Rank, Speaker};
+use crate::model::{LeftOut, Mode, Proposal, RequestId, Requester, WaitPolicy};
+
+/// Somebody asks. A free resource that is reserved for nobody goes to whoever asks first, but an attended waiter who
+/// fits is never overtaken.
+pub(super) fn ask(
+    draft: &mut Draft<'_>,
+    asked: Waiter,
+    otherwise: Otherwise,
+    left_out: LeftOut,
+    speaker: Speaker,
+) -> Reply {
+    let by_name = matches!(otherwise, Otherwise::Join | Otherwise::Refuse(WaitPolicy::Fail));
+    let standing = draft.unattended_of(&asked.proposal.holder).filter(|_| by_name).cloned();
+    let waiter = match &standing {
+        Some(standing) => again(draft, standing, asked, left_out),
+        None => asked,
+    };
+    if can_take(draft, &waiter) {
+        if let Some(standing) = standing {
+            draft.leave(standing, Departure::Granted);
+        }
+        if draft.is_reserved_for(&waiter.proposal.holder) {
+            draft.push(Change::Unreserved { holder: waiter.proposal.holder.clone() });
+        }
+        if speaker == Speaker::Requester {
+            draft.push(requested(&waiter, otherwise.policy(), false));
+        }
+        return Reply::Granted(draft.grant(&waiter.proposal));
+    }
+    match otherwise {
+        Otherwise::Decline(_) => Reply::Declined,
+        Otherwise::Join => join(draft, standing, waiter),
+        Otherwise::Refuse(wait) => {
+            if let Some(standing) = standing {
+                draft.push(Change::Seen { request: standing.proposal.request, at: draft.around.now.run });
+            }
+            refuse(draft, &waiter, wait, speaker)
+        }
+        Otherwise::Wait(wait) => {
+            draft.push(requested(&waiter, wait, true));
+            let position = draft.position(waiter.rank);
+            let request = waiter.proposal.request.clone();
+            let requester = waiter.proposal.holder.clone();
+            draft.push(Change::Joined { waiter, position });
+            draft.push(Change::Queued { request, requester, position });
+            Reply::Waiting
+        }
+    }
+}
+
+/// One of the pool that the node has found to be the first for this resource. It has been stored when it began to wait.
+pub(super) fn offer(draft: &mut Draft<'_>, waiter: &Waiter) -> Reply {
+    if can_take(draft, waiter) { Reply::Granted(draft.grant(&waiter.proposal)) } else { Reply::Declined }
+}
+
+/// Takes an attended waiter out, if it still waits.
+pub(super) fn withdraw(draft: &mut Draft<'_>, request: &RequestId, why: Rejection) -> Reply {
+    let Some(waiter) = draft.waiter(request).filter(|waiter| waiter.is_attended()).cloned() else {
+        return Reply::Left(false);
+    };
+    let proposal = waiter.proposal.clone();
+    draft.leave(waiter, Departure::Rejected);
+    let refusal = refuse::withdrawn(&proposal, why, draft.around.rules);
+    draft.push(Change::Rejected { proposal, reason: why, refusal, waited: true, at: draft.around.now.wall });
+    Reply::Left(true)
+}
+
+/// Takes an unattended waiter out, and gives up what is kept for it.
+pub(super) fn leave(draft: &mut Draft<'_>, holder: &Requester) -> Reply {
+    let waits = draft.unattended_of(holder).cloned();
+    let reserved = draft.is_reserved_for(holder);
+    let left = waits.is_some() || reserved;
+    if let Some(waiter) = waits {
+        draft.leave(waiter, Departure::Left);
+    }
+    if reserved {
+        draft.push(Change::Unreserved { holder: holder.clone() });
+        draft.freed = true;
+    }
+    Reply::Left(left)
+}
+
+/// The waiter that an unattended one is after asking again. What it leaves out is as it was; another mode or lease id
+/// joins anew.
+fn again(draft: &Draft<'_>, standing: &Waiter, asked: Waiter, left_out: LeftOut) -> Waiter {
+    let (was, mut now) = (&standing.proposal, asked.proposal.clone());
+    if left_out.mode {
+        now.mode = was.mode;
+    }
+    if left_out.priority {
+        now.priority = was.priority;
+    }
+    if left_out.ttl {
+        now.ttl = was.ttl;
+    }
+    now.note = now.note.or_else(|| was.note.clone());
+    if !now.id_chosen_by_requester {
+        now.lease = was.lease.clone();
+        now.id_chosen_by_requester = was.id_chosen_by_requester;
+    }
+    if !keeps_place(standing, &now) {
+        let rank = Rank::new(now.priority, asked.rank.joined(), draft.around.rules.priority_aging);
+        return Waiter { proposal: now, rank, ..asked };
+    }
+    Waiter {
+        rank: Rank::new(now.priority, standing.rank.joined(), draft.around.rules.priority_aging),
+        proposal: now,
+        joined_at: standing.joined_at,
+        attendance: Attendance::Unattended { last_seen: draft.around.now.run },
+        returns: None,
+    }
+}
+
+fn keeps_place(standing: &Waiter, now: &Proposal) -> bool {
+    standing.proposal.mode == now.mode && standing.proposal.lease == now.lease
+}
+
+/// The place of an unattended waiter who cannot have the resource now.
+fn join(draft: &mut Draft<'_>, standing: Option<Waiter>, waiter: Waiter) -> Reply {
+    let (rank, mut request) = (waiter.rank, waiter.proposal.request.clone());
+    match standing {
+        Some(standing) if is_same(&standing, &waiter) => {
+            request = standing.proposal.request;
+            draft.push(Change::Seen { request: request.clone(), at: draft.around.now.run });
+        }
+        Some(standing) if keeps_place(&standing, &waiter.proposal) => {
+            draft.push(Change::Moved { former: standing.proposal.request, waiter });
+        }
+        standing => {
+            if let Some(standing) = standing {
+                draft.leave(standing, Departure::Replaced);
+            }
+            let position = draft.position(rank);
+            draft.push(Change::Joined { waiter, position });
+        }
+    }
+    Reply::Pending { request, position: draft.position(rank) }
+}
+
+/// True when asking again has changed nothing that is stored.
+fn is_same(standing: &Waiter, waiter: &Waiter) -> bool {
+    let (was, now) = (&standing.proposal, &waiter.proposal);
+    standing.rank == waiter.rank && was.ttl == now.ttl && was.note == now.note && keeps_place(standing, now)
+}
+
+/// True when the resource has room for it and nobody is ahead whose turn it is.
+pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
+    let holder = &waiter.proposal.holder;
+    if !draft.fits(waiter.proposal.mode, holder) {
+        return false;
+    }
+    if draft.is_reserved_for(holder) {
+        return true;
+    }
+    let stands_in_the_way = |other: &Waiter| {
+        let own = !other.is_attended() && other.proposal.holder == *holder;
+        if draft.fits(other.proposal.mode, &other.proposal.holder) {
+            other.is_attended()
+        } else {
+            // Whoever wants it alone stops those who would only share it.
+            other.proposal.mode == Mode::Exclusive && !own
+        }
+    };
+    let mut ahead = draft.queue(None).take_while(|other| other.rank < waiter.rank);
+    !ahead.any(stands_in_the_way) && turn(draft, waiter) == Turn::Mine
+}
+
+/// Nothing is stored of an acquire that is refused; a lease request leaves its events (SPEC §2).
+fn refuse(draft: &mut Draft<'_>, waiter: &Waiter, wait: WaitPolicy, speaker: Speaker) -> Reply {
+    let refusal = refuse::not_now(draft, &waiter.proposal, wait);
+    let proposal = waiter.proposal.clone();
+    match speaker {
+        Speaker::Gateway => draft.declined(&proposal, refusal.code),
+        Speaker::Requester if wait == WaitPolicy::Fail => {}
+        Speaker::Requester => {
+            draft.push(requested(waiter, wait, false));
+            let at = draft.around.now.wall;
+            let refusal = refusal.clone();
+            draft.push(Change::Rejected { proposal, reason: Rejection::NoWait, refusal, waited: false, at });
+        }
+    }
+    Reply::Refused(refusal)
+}
+
+fn requested(waiter: &Waiter, wait: WaitPolicy, waits: bool) -> Change {
+    Change::Requested {
+        proposal: waiter.proposal.clone(),
+        wait,
+        place: waits.then(|| Place::of(waiter)),
+        returns: waiter.returns.clone(),
+    }
+}

@@ -1,0 +1,194 @@
+//! A state with the changes that are being decided, without copying the queue.
+
+use std::collections::HashSet;
+
+use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Waiter};
+use crate::model::{Code, DeviceState, Fence, Mode, Proposal, RequestId, Requester};
+
+/// What would be true after `changes`.
+pub(super) struct Draft<'a> {
+    pub(super) state: &'a ResourceState,
+    pub(super) around: &'a Around<'a>,
+    pub(super) held: Vec<Held>,
+    pub(super) reserved: Vec<Reservation>,
+    pub(super) drained: bool,
+    fence: Fence,
+    /// Waiters that have gone.
+    gone: HashSet<RequestId>,
+    /// Waiters that have come.
+    come: Vec<Waiter>,
+    pub(super) changes: Vec<Change>,
+    /// True when somebody may be admitted: there is more room than before.
+    pub(super) freed: bool,
+    /// Whether the first in line could be served, when this was last asked.
+    head_fitted: bool,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(state: &'a ResourceState, around: &'a Around<'a>) -> Self {
+        let mut draft = Self {
+            state,
+            around,
+            held: state.held.clone(),
+            reserved: state.reserved.clone(),
+            drained: state.drained,
+            fence: state.fence,
+            gone: HashSet::new(),
+            come: Vec::new(),
+            changes: Vec::new(),
+            freed: false,
+            head_fitted: true,
+        };
+        draft.head_fitted = draft.head_fits();
+        draft
+    }
+
+    /// What time has done.
+    pub(super) fn settle_time(&mut self) {
+        let now = self.around.now;
+        let expired: Vec<_> = self.held.iter().filter(|held| held.deadline <= now.run).cloned().collect();
+        for held in expired {
+            self.push(Change::Ended { lease: held.lease, reason: EndReason::Expired, at: now.wall });
+        }
+        let lapsed: Vec<_> = self.reserved.iter().filter(|kept| kept.until <= now.run).cloned().collect();
+        for reservation in lapsed {
+            self.push(Change::Unreserved { holder: reservation.holder });
+            self.freed = true;
+        }
+        let state = self.state;
+        for waiter in state.queue.stale(now.run, self.around.rules.waiter_ttl) {
+            self.leave(waiter.clone(), Departure::Pruned);
+        }
+    }
+
+    /// Takes a fact in.
+    pub(super) fn push(&mut self, change: Change) {
+        match &change {
+            Change::Granted { lease, deadline, last_end, .. } => {
+                self.fence = lease.fence;
+                self.come.retain(|waiter| waiter.proposal.request != lease.request_id);
+                self.gone.insert(lease.request_id.clone());
+                self.held.push(Held { lease: lease.clone(), deadline: *deadline, last_end: *last_end });
+            }
+            Change::Renewed { lease, deadline, .. } => {
+                if let Some(held) = self.held.iter_mut().find(|held| held.lease.id == lease.id) {
+                    held.lease = lease.clone();
+                    held.deadline = *deadline;
+                }
+            }
+            Change::Ended { lease, .. } => {
+                self.held.retain(|held| held.lease.id != lease.id);
+                self.freed = true;
+            }
+            Change::Joined { waiter, .. } => self.come.push(waiter.clone()),
+            Change::Moved { former, waiter } => {
+                self.gone.insert(former.clone());
+                self.come.push(waiter.clone());
+            }
+            Change::Left { waiter, .. } => {
+                self.come.retain(|other| other.proposal.request != waiter.proposal.request);
+                self.gone.insert(waiter.proposal.request.clone());
+            }
+            Change::Reserved(reservation) => self.reserved.push(reservation.clone()),
+            Change::Unreserved { holder } => self.reserved.retain(|kept| kept.holder != *holder),
+            Change::Drained { drained, .. } => self.drained = *drained,
+            Change::Requested { .. }
+            | Change::Queued { .. }
+            | Change::Seen { .. }
+            | Change::Rejected { .. }
+            | Change::Declined { .. }
+            | Change::Violated { .. } => {}
+        }
+        self.changes.push(change);
+    }
+
+    pub(super) fn leave(&mut self, waiter: Waiter, why: Departure) {
+        self.push(Change::Left { waiter: Box::new(waiter), why, at: self.around.now.wall });
+    }
+
+    /// Grants a lease.
+    pub(super) fn grant(&mut self, proposal: &Proposal) -> Held {
+        let now = self.around.now;
+        let lease = proposal.granted(&self.around.spec.id, self.fence.next(now.wall), now.wall);
+        let last_end = self.around.max_total.map(|longest| now.run + longest);
+        let deadline = (now.run + lease.ttl).min(last_end.unwrap_or(now.run + lease.ttl));
+        let held = Held { lease: lease.clone(), deadline, last_end };
+        self.push(Change::Granted { lease, deadline, last_end, expires_at: now.wall_at(deadline) });
+        held
+    }
+
+    pub(super) fn declined(&mut self, proposal: &Proposal, code: Code) {
+        self.push(Change::Declined { proposal: proposal.clone(), code });
+    }
+
+    pub(super) fn drain(&mut self, drained: bool) {
+        if drained == self.drained {
+            return;
+        }
+        let undrained = if self.held.is_empty() { DeviceState::Available } else { DeviceState::Leased };
+        let (from, to) = if drained { (undrained, DeviceState::Drained) } else { (DeviceState::Drained, undrained) };
+        self.push(Change::Drained { drained, from, to });
+        self.freed |= !drained;
+    }
+
+    /// True when a lease of `mode` could be granted to `holder`.
+    pub(super) fn fits(&self, mode: Mode, holder: &Requester) -> bool {
+        super::fits(&self.held, &self.reserved, self.drained, self.around.spec, mode, Some(holder))
+    }
+
+    /// True when the resource is kept for `holder`.
+    pub(super) fn is_reserved_for(&self, holder: &Requester) -> bool {
+        self.reserved.iter().any(|kept| kept.holder == *holder)
+    }
+
+    /// The waiters behind `after`, in their order.
+    pub(super) fn queue(&self, after: Option<Rank>) -> impl Iterator<Item = &Waiter> {
+        let bound = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let mut stayed = self.state.queue.from(bound).filter(|waiter| !self.gone.contains(&waiter.proposal.request));
+        let mut come: Vec<&Waiter> =
+            self.come.iter().filter(|waiter| after.is_none_or(|after| waiter.rank > after)).collect();
+        come.sort_by_key(|waiter| std::cmp::Reverse(waiter.rank));
+        let mut next = stayed.next();
+        std::iter::from_fn(move || match (next, come.last()) {
+            (Some(waiter), Some(newcomer)) if newcomer.rank < waiter.rank => come.pop(),
+            (Some(waiter), _) => {
+                next = stayed.next();
+                Some(waiter)
+            }
+            (None, _) => come.pop(),
+        })
+    }
+
+    /// The waiter of `request`.
+    pub(super) fn waiter(&self, request: &RequestId) -> Option<&Waiter> {
+        let come = self.come.iter().find(|waiter| waiter.proposal.request == *request);
+        come.or_else(|| self.state.queue.get(request).filter(|_| !self.gone.contains(request)))
+    }
+
+    /// The unattended waiter of `holder`.
+    pub(super) fn unattended_of(&self, holder: &Requester) -> Option<&Waiter> {
+        let waiter = self.state.queue.unattended_of(holder)?;
+        (!self.gone.contains(&waiter.proposal.request)).then_some(waiter)
+    }
+
+    /// The 1-based place of `rank` over the whole queue.
+    pub(super) fn position(&self, rank: Rank) -> usize {
+        let before = self.state.queue.position(rank);
+        let gone = (self.gone.iter()).filter_map(|request| self.state.queue.get(request));
+        let come = self.come.iter().filter(|waiter| waiter.rank < rank).count();
+        before - gone.filter(|waiter| waiter.rank < rank).count() + come
+    }
+
+    fn head_fits(&self) -> bool {
+        self.queue(None).next().is_none_or(|head| self.fits(head.proposal.mode, &head.proposal.holder))
+    }
+
+    /// True when there is more room than when this was last asked: something ended, or whoever stood in the way has
+    /// gone.
+    pub(super) fn take_freed(&mut self) -> bool {
+        let fits = self.head_fits();
+        let freed = std::mem::take(&mut self.freed) || (fits && !self.head_fitted);
+        self.head_fitted = fits;
+        freed
+    }
+}

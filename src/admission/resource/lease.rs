@@ -1,0 +1,73 @@
+//! The life of a lease: renew and release (SPEC §4).
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::refuse::{not_yours, other_fence, unknown_lease};
+use super::{Change, EndReason, Held, Reply};
+use crate::model::{Authority, Fence, LeaseId, Refusal, Role};
+
+/// Moves a deadline to now plus the width, but not past `lease.max_total`.
+pub(super) fn renew(
+    draft: &mut Draft<'_>,
+    id: &LeaseId,
+    fence: Option<Fence>,
+    ttl: Option<Duration>,
+    authority: &Authority,
+) -> Reply {
+    let held = match named(draft, id, fence, authority, "renew") {
+        Ok(held) => held,
+        Err(refusal) => return Reply::Refused(refusal),
+    };
+    let now = draft.around.now;
+    let mut lease = held.lease;
+    lease.ttl = ttl.unwrap_or(lease.ttl);
+    lease.renewed_at = now.wall;
+    let wanted = now.run + lease.ttl;
+    let deadline = held.last_end.map_or(wanted, |last| last.min(wanted));
+    let held = Held { lease: lease.clone(), deadline, last_end: held.last_end };
+    draft.push(Change::Renewed { lease, deadline, expires_at: now.wall_at(deadline), told: true });
+    Reply::Renewed(held)
+}
+
+/// Ends a lease.
+pub(super) fn release(draft: &mut Draft<'_>, id: &LeaseId, fence: Option<Fence>, authority: &Authority) -> Reply {
+    match named(draft, id, fence, authority, "release") {
+        Ok(Held { lease, .. }) => {
+            let by_admin = match authority {
+                Authority::Client(caller) => caller.role == Role::Admin && caller.principal != lease.holder.principal,
+                Authority::Gateway(_) => false,
+            };
+            let reason = if by_admin { EndReason::Admin } else { EndReason::Explicit };
+            draft.push(Change::Ended { lease: lease.clone(), reason, at: draft.around.now.wall });
+            Reply::Released(lease, None)
+        }
+        Err(refusal) => Reply::Refused(refusal),
+    }
+}
+
+/// Writes every deadline anew, because the wall clock has been set.
+pub(super) fn rewrite(draft: &mut Draft<'_>) {
+    let now = draft.around.now;
+    for Held { lease, deadline, .. } in draft.held.clone() {
+        draft.push(Change::Renewed { lease, deadline, expires_at: now.wall_at(deadline), told: false });
+    }
+}
+
+/// The lease that a caller names, if it is there, theirs, and of the grant they mean.
+fn named(
+    draft: &Draft<'_>,
+    id: &LeaseId,
+    fence: Option<Fence>,
+    authority: &Authority,
+    verb: &str,
+) -> Result<Held, Refusal> {
+    let held = draft.held.iter().find(|held| held.lease.id == *id).ok_or_else(|| unknown_lease(id))?;
+    if !authority.may_change(&held.lease.holder) {
+        return Err(not_yours(id, verb));
+    }
+    if fence.is_some_and(|fence| fence != held.lease.fence) {
+        return Err(other_fence(id));
+    }
+    Ok(held.clone())
+}

@@ -1,0 +1,336 @@
+//! One resource: who holds it, who waits for it, and who is next.
+//!
+//! [`decide`] answers a command with changes and a reply and touches nothing; [`apply`] is the only way the state
+//! moves. A decision settles first what time has done: leases past their deadline end, reservations lapse, unattended
+//! waiters that were not seen are pruned, and what became free is handed over. Only then comes the command itself, and
+//! after it again the hand-over. So no command sees a lease past its deadline or a free resource with somebody ahead.
+
+mod ask;
+mod change;
+mod draft;
+mod lease;
+mod refuse;
+mod serve;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
+use self::draft::Draft;
+pub use self::refuse::{not_yours, unknown_lease, withdrawn};
+use super::{Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
+use crate::clock::{Now, RunTime};
+use crate::model::{
+    Authority, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Refusal, RequestId, Requester, ResourceSpec,
+    WaitPolicy, WaitingFor,
+};
+
+/// A lease and its deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The lease.
+    pub lease: LeaseRecord,
+    /// When it ends, on run time.
+    pub deadline: RunTime,
+    /// The latest that any renewal may reach (`lease.max_total`).
+    pub last_end: Option<RunTime>,
+}
+
+/// A resource that is kept for an unattended waiter who was admitted (SPEC §3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// For whom.
+    pub holder: Requester,
+    /// Alone, or one of the shared seats.
+    pub mode: Mode,
+    /// How long; after a restart it is kept so long again.
+    pub width: Duration,
+    /// Until when, on run time.
+    pub until: RunTime,
+}
+
+/// What is true of one resource. It moves only by [`apply`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourceState {
+    /// Its leases: none, one exclusive, or some shared.
+    pub held: Vec<Held>,
+    /// For whom it is kept.
+    pub reserved: Vec<Reservation>,
+    /// Who waits for it by its name.
+    pub queue: WaitingRoom,
+    /// True when an operator has taken it out.
+    pub drained: bool,
+    /// The fence of the latest grant.
+    pub fence: Fence,
+    /// Since when nobody holds it; none before its first lease. The longest idle is granted first.
+    pub idle_since: Option<Timestamp>,
+}
+
+impl ResourceState {
+    /// What the resource is doing.
+    pub fn device(&self) -> DeviceState {
+        match (self.drained, self.held.is_empty()) {
+            (true, _) => DeviceState::Drained,
+            (false, true) => DeviceState::Available,
+            (false, false) => DeviceState::Leased,
+        }
+    }
+
+    /// The earliest instant at which time alone changes something.
+    pub fn wake_at(&self, rules: &WaitingRules) -> Option<RunTime> {
+        let deadlines = self.held.iter().map(|held| held.deadline);
+        let lapses = self.reserved.iter().map(|reservation| reservation.until);
+        deadlines.chain(lapses).chain(self.queue.next_stale(rules.waiter_ttl)).min()
+    }
+
+    /// True when a lease of `mode` could be granted to `holder` beside what is held and reserved for others.
+    pub fn fits(&self, spec: &ResourceSpec, mode: Mode, holder: Option<&Requester>) -> bool {
+        fits(&self.held, &self.reserved, self.drained, spec, mode, holder)
+    }
+
+    /// Why somebody who wants `mode` is not served, and until when at the latest, where that is known.
+    pub fn waiting_for(&self, mode: Mode) -> (WaitingFor, Option<RunTime>) {
+        if self.drained {
+            return (WaitingFor::Drained, None);
+        }
+        if self.held.is_empty() {
+            return (WaitingFor::Reserved, self.reserved.iter().map(|reservation| reservation.until).max());
+        }
+        let beside_shared = mode == Mode::Shared && self.held.iter().all(|held| held.lease.mode == Mode::Shared);
+        let deadlines = self.held.iter().map(|held| held.deadline);
+        (WaitingFor::Leased, if beside_shared { deadlines.min() } else { deadlines.max() })
+    }
+}
+
+fn fits(
+    held: &[Held],
+    reserved: &[Reservation],
+    drained: bool,
+    spec: &ResourceSpec,
+    mode: Mode,
+    holder: Option<&Requester>,
+) -> bool {
+    let others = || reserved.iter().filter(|reservation| Some(&reservation.holder) != holder);
+    !drained
+        && match mode {
+            Mode::Exclusive => held.is_empty() && others().next().is_none(),
+            Mode::Shared => {
+                held.iter().all(|held| held.lease.mode == Mode::Shared)
+                    && others().all(|reservation| reservation.mode == Mode::Shared)
+                    && held.len() + others().count() < spec.max_shared.get() as usize
+            }
+        }
+}
+
+/// Who else could have the resource: the best places of those who do not wait here by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rivals {
+    /// The first of the pool that wants it alone.
+    pub exclusive: Option<Rank>,
+    /// The first of the pool that would share it.
+    pub shared: Option<Rank>,
+    /// One of the pool that wants it alone and waits for just this one among its matches, all of which are shared.
+    pub pinned: Option<Rank>,
+    /// The first of those who waited for it when the node was restarted, and may still come back.
+    pub returning: Option<Rank>,
+}
+
+/// What a decision goes by, beside the state.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// The resource's settings.
+    pub spec: &'a ResourceSpec,
+    /// The operator's numbers for waiting.
+    pub rules: &'a WaitingRules,
+    /// `lease.max_total`.
+    pub max_total: Option<Duration>,
+    /// Who else could have it.
+    pub rivals: Rivals,
+    /// When.
+    pub now: Now,
+}
+
+/// What is asked of a resource.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Grant a lease now, or do what the caller said.
+    Ask {
+        /// Who asks. An unattended one that waits here already is found by its holder.
+        waiter: Box<Waiter>,
+        /// What to do when it cannot be granted now.
+        otherwise: Otherwise,
+        /// What the caller did not name; an unattended waiter keeps that as it was.
+        left_out: LeftOut,
+        /// Who speaks for it.
+        speaker: Speaker,
+    },
+    /// Grant a lease to this one of the pool, which is the first for this resource.
+    Offer {
+        /// Who.
+        waiter: Box<Waiter>,
+    },
+    /// Take an attended waiter out.
+    Withdraw {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        why: Rejection,
+    },
+    /// Take an unattended waiter out.
+    Leave {
+        /// Who.
+        holder: Requester,
+    },
+    /// Move a lease's deadline.
+    Renew {
+        /// Which.
+        lease: LeaseId,
+        /// The grant that is meant; another is refused.
+        fence: Option<Fence>,
+        /// A new width.
+        ttl: Option<Duration>,
+        /// On whose word.
+        authority: Authority,
+    },
+    /// End a lease.
+    Release {
+        /// Which.
+        lease: LeaseId,
+        /// The grant that is meant; another is refused.
+        fence: Option<Fence>,
+        /// On whose word.
+        authority: Authority,
+    },
+    /// Take the resource out, or bring it back.
+    Drain(bool),
+    /// Somebody may be served: the node has begun to admit, or those who could come back have had their time. With a
+    /// grace, what became free while the node was down counts as freed now, and is reserved at least so long.
+    Serve {
+        /// The least reservation of the first admission after a start.
+        freed: Option<Duration>,
+    },
+    /// Time has passed.
+    Wake,
+    /// The wall clock has been set: the deadlines on disk, which are wall time, are to say again what this run knows.
+    Rewrite,
+}
+
+/// What to do with one who cannot be granted now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Refuse.
+    Refuse(WaitPolicy),
+    /// Let it wait, attended.
+    Wait(WaitPolicy),
+    /// Let it stand in the waiting room, unattended.
+    Join,
+    /// Leave no trace: the caller tries elsewhere.
+    Decline(WaitPolicy),
+}
+
+impl Otherwise {
+    fn policy(self) -> WaitPolicy {
+        match self {
+            Otherwise::Refuse(wait) | Otherwise::Wait(wait) | Otherwise::Decline(wait) => wait,
+            Otherwise::Join => WaitPolicy::JoinWaitingRoom,
+        }
+    }
+}
+
+/// The answer to a command, to be given once its changes are durable.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The lease was granted.
+    Granted(Held),
+    /// The request waits.
+    Waiting,
+    /// The unattended waiter stands there, 1-based.
+    Pending {
+        /// Which entry of the waiting room.
+        request: RequestId,
+        /// Its place.
+        position: usize,
+    },
+    /// It cannot be granted here and now.
+    Declined,
+    /// The lease was renewed.
+    Renewed(Held),
+    /// The lease was released, and this holder was taken first from those who wait.
+    Released(LeaseRecord, Option<Requester>),
+    /// Whether there was a waiter to take out.
+    Left(bool),
+    /// No.
+    Refused(Refusal),
+    /// Those who wait were served; this holder was taken first.
+    Served(Option<Requester>),
+    /// It is done.
+    Done,
+}
+
+/// What a command leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// To be made durable, then applied, in this order.
+    pub changes: Vec<Change>,
+    /// To be told after that.
+    pub reply: Reply,
+    /// Where the changes of the command itself begin; before that is what time has done, and whom that served.
+    pub command_from: usize,
+    /// Where the first hand-over begins.
+    pub handed_over_from: usize,
+    /// True when an unattended waiter could have been admitted, but others are to be asked before.
+    pub admission_left: bool,
+}
+
+/// Decides a command.
+pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> Decision {
+    let mut draft = Draft::new(state, around);
+    draft.settle_time();
+    let settled = draft.changes.len();
+    let before = serve::serve(&mut draft, None);
+    let command_from = draft.changes.len();
+    let mut least_grace = None;
+    let mut reply = match command {
+        Command::Ask { waiter, otherwise, left_out, speaker } => {
+            ask::ask(&mut draft, *waiter, otherwise, left_out, speaker)
+        }
+        Command::Offer { waiter } => ask::offer(&mut draft, &waiter),
+        Command::Withdraw { request, why } => ask::withdraw(&mut draft, &request, why),
+        Command::Leave { holder } => ask::leave(&mut draft, &holder),
+        Command::Renew { lease, fence, ttl, authority } => lease::renew(&mut draft, &lease, fence, ttl, &authority),
+        Command::Release { lease, fence, authority } => lease::release(&mut draft, &lease, fence, &authority),
+        Command::Drain(drained) => {
+            draft.drain(drained);
+            Reply::Done
+        }
+        Command::Serve { freed } => {
+            draft.freed |= freed.is_some();
+            least_grace = freed;
+            Reply::Served(None)
+        }
+        Command::Wake => Reply::Done,
+        Command::Rewrite => {
+            lease::rewrite(&mut draft);
+            Reply::Done
+        }
+    };
+    let handed_over_from = if command_from > settled { settled } else { draft.changes.len() };
+    let after = serve::serve(&mut draft, least_grace);
+    if let Reply::Released(_, first) | Reply::Served(first) = &mut reply {
+        *first = after.first;
+    }
+    let admission_left = before.admission_left || after.admission_left;
+    Decision { changes: draft.changes, reply, command_from, handed_over_from, admission_left }
+}
+
+/// True when [`Command::Offer`] would grant to `waiter` now.
+pub fn could_take(state: &ResourceState, around: &Around<'_>, waiter: &Waiter) -> bool {
+    ask::can_take(&Draft::new(state, around), waiter)
+}
+
+/// What has expired by `now`, and nothing else: at a start nobody is served before the node admits.
+pub fn expired(state: &ResourceState, now: Now) -> Vec<Change> {
+    let past = state.held.iter().filter(|held| held.deadline <= now.run);
+    past.map(|held| Change::Ended { lease: held.lease.clone(), reason: EndReason::Expired, at: now.wall }).collect()
+}

@@ -1,0 +1,97 @@
+//! The words of every "no" of a resource.
+
+use super::draft::Draft;
+use super::{Rejection, fits};
+use crate::admission::WaitingRules;
+use crate::clock::RunTime;
+use crate::model::span::written;
+use crate::model::time::{remaining, rfc3339};
+use crate::model::{Code, LeaseId, Mode, Proposal, Refusal, RequestId, WaitPolicy};
+
+/// `UNKNOWN_LEASE` for `id`.
+pub fn unknown_lease(id: &LeaseId) -> Refusal {
+    Refusal::new(Code::UnknownLease, format!("no active lease {id}; `berth lease list` shows yours"))
+        .with("leaseId", id.as_str())
+}
+
+/// `INSUFFICIENT_PERMISSIONS` for a lease of somebody else.
+pub fn not_yours(id: &LeaseId, verb: &str) -> Refusal {
+    Refusal::new(
+        Code::InsufficientPermissions,
+        format!("lease {id} is not yours; only its owner or an admin may {verb} it"),
+    )
+}
+
+/// `UNKNOWN_LEASE` for a former grant of `id`.
+pub(super) fn other_fence(id: &LeaseId) -> Refusal {
+    let message = format!("lease {id} is of a later grant than the fence you name; the lease you mean has ended");
+    Refusal::new(Code::UnknownLease, message).with("leaseId", id.as_str())
+}
+
+/// The refusal of a resource that cannot be had now, with the time at which a lease may fit, and nothing about whose
+/// the leases are.
+pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy) -> Refusal {
+    let (now, id) = (draft.around.now, &draft.around.spec.id);
+    let (why, free) = obstacle(draft, proposal);
+    let free = free.map(|free| now.wall_at(free));
+    let code = if wait == WaitPolicy::Fail { Code::ResourceUnavailable } else { Code::NoCapacity };
+    let until = free.map(|free| format!(" until {}", rfc3339(free))).unwrap_or_default();
+    let what = match wait {
+        WaitPolicy::Fail => "wait with onConflict join-waiting-room, or ask for another",
+        _ => "ask without noWait to wait, or for another",
+    };
+    let mut refusal = Refusal::new(code, format!("{id} is {why}{until}; {what}")).with("resourceId", id.as_str());
+    if let Some(free) = free {
+        refusal = refusal.with("availableAt", rfc3339(free));
+    }
+    match wait {
+        WaitPolicy::Fail => refusal,
+        _ => {
+            let after = free.map_or(std::time::Duration::from_secs(5), |free| remaining(now.wall, free));
+            refusal.retry_after(after)
+        }
+    }
+}
+
+fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<RunTime>) {
+    if draft.drained {
+        return ("drained by an operator", None);
+    }
+    let deadlines = || draft.held.iter().map(|held| held.deadline);
+    let held_alone = !fits(&draft.held, &[], false, draft.around.spec, proposal.mode, None);
+    if held_alone {
+        let beside = proposal.mode == Mode::Shared && draft.held.iter().all(|held| held.lease.mode == Mode::Shared);
+        return ("leased", if beside { deadlines().min() } else { deadlines().max() });
+    }
+    if !draft.fits(proposal.mode, &proposal.holder) {
+        return ("reserved for who is next", draft.reserved.iter().map(|kept| kept.until).max());
+    }
+    ("promised to those who wait", None)
+}
+
+/// How a request that waited ended without a lease.
+pub fn withdrawn(proposal: &Proposal, why: Rejection, rules: &WaitingRules) -> Refusal {
+    let request: &RequestId = &proposal.request;
+    let refusal = match why {
+        Rejection::Timeout => {
+            let message = format!("{} did not become free in time; ask again, or wait longer", proposal.target);
+            Refusal::new(Code::QueueTimeout, message)
+        }
+        Rejection::Abandoned => {
+            let ttl = written(rules.waiter_ttl);
+            let message = format!("nobody asked about it for {ttl}, so it has given up its place; ask again");
+            Refusal::new(Code::NoCapacity, message).with("reason", why.as_str())
+        }
+        Rejection::DaemonRestarted => {
+            let message = "the node was restarted while it waited; ask again, with its ticket for the same place";
+            Refusal::new(Code::NodeRestarted, message)
+        }
+        Rejection::Cancelled => Refusal::new(Code::ResourceUnavailable, "it was cancelled; use a new key to ask again"),
+        Rejection::NoWait
+        | Rejection::NoMatch
+        | Rejection::AlreadyLeased
+        | Rejection::LeaseIdTaken
+        | Rejection::WorkerFailed => Refusal::internal("the request could not be carried out"),
+    };
+    refusal.with("requestId", request.as_str())
+}

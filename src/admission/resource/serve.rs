@@ -1,0 +1,93 @@
+//! The hand-over: who of those who wait is next (SPEC §2 Order, §3).
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::{Change, Departure, Rank, Reservation, Waiter};
+use crate::model::{Mode, Requester};
+
+/// What a hand-over came to.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    /// The holder that was taken first, of either kind.
+    pub(super) first: Option<Requester>,
+    /// True when an unattended waiter could have been admitted, but others have to be asked before.
+    pub(super) admission_left: bool,
+}
+
+/// Serves those who wait, in their order, as far as there is room. An attended waiter is granted, an unattended one is
+/// admitted: named, and taken out; one for each freeing. The first that does not fit ends it, so nobody slips past
+/// an exclusive waiter, and so does anyone of the pool who ranks before.
+pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Served {
+    let mut may_admit = draft.take_freed();
+    let mut served = Served::default();
+    let mut looked_at = None;
+    // Without a freeing only attended ones are served, and mostly there are none.
+    while !draft.drained && (may_admit || draft.state.queue.has_attended()) {
+        let Some(waiter) = draft.queue(looked_at).next().cloned() else { break };
+        looked_at = Some(waiter.rank);
+        if !draft.fits(waiter.proposal.mode, &waiter.proposal.holder) {
+            break;
+        }
+        match turn(draft, &waiter) {
+            Turn::Mine => {}
+            Turn::AfterOthers => {
+                served.admission_left = may_admit;
+                break;
+            }
+            Turn::AfterTheGrace => {
+                served.admission_left = may_admit;
+                continue;
+            }
+        }
+        if waiter.is_attended() {
+            served.first.get_or_insert_with(|| waiter.proposal.holder.clone());
+            draft.grant(&waiter.proposal);
+        } else if std::mem::take(&mut may_admit) {
+            served.first.get_or_insert_with(|| waiter.proposal.holder.clone());
+            admit(draft, waiter, least_grace);
+        }
+    }
+    draft.take_freed();
+    served
+}
+
+fn admit(draft: &mut Draft<'_>, waiter: Waiter, least_grace: Option<Duration>) {
+    let width = draft.around.rules.admission_grace.max(least_grace.unwrap_or_default());
+    let until = draft.around.now.run + width;
+    let (holder, mode) = (waiter.proposal.holder.clone(), waiter.proposal.mode);
+    let reserved_until = (!width.is_zero()).then_some(until);
+    draft.leave(waiter, Departure::Admitted { reserved_until });
+    if reserved_until.is_some() {
+        draft.push(Change::Reserved(Reservation { holder, mode, width, until }));
+    }
+}
+
+/// Whether it is the turn of one who fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is.
+    Mine,
+    /// Somebody who does not wait here by name is before it.
+    AfterOthers,
+    /// It is for those who waited when the node was restarted and have come back.
+    AfterTheGrace,
+}
+
+/// Whether anyone who does not stand in this queue goes before `waiter`, who fits: one of the pool, or one who waited
+/// here when the node was restarted. What requests waited for then goes only to those who have come back with their
+/// ticket, in the order of all their places.
+pub(super) fn turn(draft: &Draft<'_>, waiter: &Waiter) -> Turn {
+    let rivals = &draft.around.rivals;
+    let before = |rank: Option<Rank>| rank.is_some_and(|rank| rank < waiter.rank);
+    if rivals.returning.is_some() && waiter.returns.is_none() {
+        return Turn::AfterTheGrace;
+    }
+    let free = draft.held.is_empty() && draft.reserved.is_empty();
+    let sharing = waiter.proposal.mode == Mode::Shared;
+    let outranked = (before(rivals.exclusive) && free)
+        || (before(rivals.shared) && (free || sharing))
+        || (before(rivals.pinned) && sharing)
+        || before(rivals.returning);
+    if outranked { Turn::AfterOthers } else { Turn::Mine }
+}

@@ -1,0 +1,207 @@
+//! The pool of those who wait by selector, and the resources that have room: who is first for whom.
+
+use super::desk::{DeskState, Note};
+use super::directory::{Choice, Entry};
+use super::open::Stage;
+use crate::admission::Waiter;
+use crate::admission::resource::{Around, Change, Place, Reply, Rivals, could_take};
+use crate::model::{Mode, Refusal, RequestId, Requester, ResourceId, Selector, Target};
+
+impl DeskState {
+    /// Writes down that a request waits in the pool. It stands there as soon as that is durable.
+    pub(super) fn join_pool(&mut self, waiter: Waiter) {
+        let id = waiter.proposal.request.clone();
+        let Target::Select(selector) = &waiter.proposal.target else { return };
+        let position = self.pool.position_of(selector, waiter.rank);
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let changes = vec![
+            Change::Requested {
+                proposal: waiter.proposal.clone(),
+                wait: open.wait,
+                place: Some(Place::of(&waiter)),
+                returns: waiter.returns.clone(),
+            },
+            Change::Queued { request: id.clone(), requester: waiter.proposal.holder.clone(), position },
+        ];
+        open.stage = Stage::Joining(Box::new(waiter));
+        self.note(changes, Note::Joined { request: id });
+    }
+
+    /// It is durable that a request waits in the pool, or it could not be written.
+    pub(super) fn joined_pool(&mut self, id: &RequestId, written: Result<(), Refusal>) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        let Stage::Joining(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) else { return };
+        if let Err(refusal) = written {
+            self.unclaim(&waiter);
+            return self.refuse(id, refusal);
+        }
+        let returns = waiter.returns.clone();
+        self.pool.join(*waiter);
+        self.start_waiting(id, Stage::Pool);
+        self.came_back(returns.as_ref());
+        if !self.withdraw_as_asked(id) {
+            self.seek(id);
+        }
+    }
+
+    /// Lets a resource go on that has room for one of the pool.
+    pub(super) fn seek(&mut self, id: &RequestId) {
+        let Some(waiter) = self.pool.get(id) else { return };
+        let Target::Select(selector) = &waiter.proposal.target else { return };
+        let mode = waiter.proposal.mode;
+        let its_turn = |entry: &Entry| entry.out.is_none() && self.would_take(entry, waiter);
+        if let Ok(Choice::Free(resource)) = self.directory.choose(selector, mode, its_turn) {
+            if let Some(entry) = self.directory.get_mut(&resource) {
+                entry.offer_declined = false;
+            }
+            self.to_pump.insert(resource);
+        }
+    }
+
+    /// The one of the pool whose turn it is on a resource, if there is room for it.
+    pub(super) fn first_for(&self, resource: &ResourceId) -> Option<Waiter> {
+        let entry = self.directory.get(resource)?;
+        if self.pool.is_empty() || !entry.grantable || entry.offer_declined {
+            return None;
+        }
+        let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.could_take(*mode));
+        let heads = fitting.filter_map(|mode| self.pool.first(&entry.spec.labels, mode));
+        let first = heads.min_by_key(|waiter| waiter.rank)?;
+        self.would_take(entry, first).then(|| first.clone())
+    }
+
+    /// True when the resource, as it is known here, would grant to `waiter`.
+    pub(super) fn would_take(&self, entry: &Entry, waiter: &Waiter) -> bool {
+        let around = Around {
+            spec: &entry.spec,
+            rules: &self.rules.waiting,
+            max_total: self.rules.lease.max_total,
+            rivals: self.rivals(entry),
+            now: self.clock.now(),
+        };
+        could_take(&entry.state, &around, waiter)
+    }
+
+    /// Who else could have the resource.
+    pub(super) fn rivals(&self, entry: &Entry) -> Rivals {
+        let returning = self.returning.first_for(&entry.spec);
+        if self.pool.is_empty() {
+            return Rivals { returning, ..Rivals::default() };
+        }
+        let first = |mode| self.pool.first(&entry.spec.labels, mode).map(|waiter| waiter.rank);
+        Rivals { exclusive: first(Mode::Exclusive), shared: first(Mode::Shared), pinned: self.pinned(entry), returning }
+    }
+
+    /// The first of those who want a resource alone and whose every match is shared just now, if this is the one that
+    /// it is to get: the match with the fewest holders.
+    fn pinned(&self, entry: &Entry) -> Option<crate::admission::Rank> {
+        if !is_shared_now(entry) {
+            return None;
+        }
+        let heads = self.pool.heads(Mode::Exclusive).filter(|(selector, _)| selector.matches(&entry.spec.labels));
+        let here = heads.filter(|(selector, _)| self.pinned_to(selector) == Some(&entry.spec.id));
+        here.map(|(_, waiter)| waiter.rank).min()
+    }
+
+    fn pinned_to(&self, selector: &Selector) -> Option<&ResourceId> {
+        let matching = || self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
+        if !matching().all(is_shared_now) {
+            return None;
+        }
+        matching().min_by_key(|entry| (entry.state.held.len(), &entry.spec.id)).map(|entry| &entry.spec.id)
+    }
+
+    /// The offered one belongs to the resource until that has answered.
+    pub(super) fn take_offered(&mut self, id: &RequestId) {
+        let Some(waiter) = self.pool.remove(id) else { return };
+        if let Some(open) = self.open.get_mut(id) {
+            open.stage = Stage::Offered(Box::new(waiter));
+        }
+    }
+
+    /// An offer is answered. One that was granted has been told already.
+    pub(super) fn offer_settled(&mut self, resource: &ResourceId, id: &RequestId, reply: &Reply) -> Option<Requester> {
+        if let Reply::Granted(held) = reply {
+            return Some(held.lease.holder.clone());
+        }
+        if let Some(entry) = self.directory.get_mut(resource) {
+            // Until something changes here it would decline again.
+            entry.offer_declined = true;
+        }
+        let open = self.open.get_mut(id)?;
+        if let Stage::Offered(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) {
+            self.pool.join(*waiter);
+        }
+        if !self.withdraw_as_asked(id) {
+            self.seek(id);
+        }
+        None
+    }
+
+    /// One of the pool has gone: those who would share what it wanted alone may go on.
+    pub(super) fn waiter_left_pool(&mut self, waiter: &Waiter) {
+        if waiter.proposal.mode == Mode::Exclusive
+            && let Target::Select(selector) = &waiter.proposal.target
+        {
+            let selector = selector.clone();
+            self.serve_shared(&selector);
+        }
+    }
+
+    fn serve_shared(&mut self, selector: &Selector) {
+        let matching =
+            self.directory.iter().filter(|entry| is_shared_now(entry) && selector.matches(&entry.spec.labels));
+        let resources: Vec<ResourceId> = matching.map(|entry| entry.spec.id.clone()).collect();
+        for resource in resources {
+            self.serve(&resource);
+        }
+    }
+
+    /// Lets those who wait for a resource try again.
+    pub(super) fn serve(&mut self, resource: &ResourceId) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        entry.offer_declined = false;
+        if entry.state.queue.has_attended() {
+            let command = crate::admission::resource::Command::Serve { freed: None };
+            self.send(resource, super::desk::OpKind::Serve { parked: None }, command);
+        }
+        self.to_pump.insert(resource.clone());
+    }
+
+    /// Somebody has come back with its ticket: what it waited for may now go to the next.
+    pub(super) fn came_back(&mut self, former: Option<&RequestId>) {
+        let Some(former) = former else { return };
+        self.returning.is_back(former);
+        self.serve_all();
+    }
+
+    /// Those who waited at the restart have had their time.
+    pub(super) fn stop_expecting(&mut self) {
+        self.returning.stop_expecting();
+        self.serve_all();
+    }
+
+    /// Lets everything go on that has room and somebody who waits for it.
+    fn serve_all(&mut self) {
+        let pool = !self.pool.is_empty();
+        let waited_for = |entry: &&Entry| pool || entry.admission_left || !entry.state.queue.is_empty();
+        let room = |entry: &&Entry| entry.could_take(Mode::Exclusive) || entry.could_take(Mode::Shared);
+        let resources: Vec<ResourceId> =
+            self.directory.iter().filter(waited_for).filter(room).map(|entry| entry.spec.id.clone()).collect();
+        for resource in resources {
+            self.serve(&resource);
+        }
+    }
+
+    /// The ask of one who came back has come to nothing; its ticket is as good as before.
+    pub(super) fn unclaim(&mut self, waiter: &Waiter) {
+        if let Some(former) = &waiter.returns {
+            self.returning.unclaim(former);
+        }
+    }
+}
+
+fn is_shared_now(entry: &Entry) -> bool {
+    let held = &entry.state.held;
+    !entry.state.drained && !held.is_empty() && held.iter().all(|held| held.lease.mode == Mode::Shared)
+}

@@ -1,0 +1,280 @@
+//! Lease requests that are not settled yet: where each one stands, and how it is given up (SPEC §2).
+//!
+//! A request is given up when its owner cancels it, when its timeout has passed, and when nobody has asked about it for
+//! `waiting_room.waiter_ttl`. While a resource is being asked for it, that answer comes first: a grant wins, and
+//! whoever cancelled hears so. So exactly one of grant and end happens.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::RpcReplyPort;
+
+use super::desk::{DeskState, Note, OpKind, Watcher};
+use super::message::{Asked, Grant, ReleasedNow, Said};
+use crate::admission::resource::{Change, Command, Rejection, withdrawn};
+use crate::admission::{RequestState, Waiter};
+use crate::clock::RunTime;
+use crate::model::{Caller, Code, LeaseId, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
+
+/// How long until an end that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// One request that is not settled.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    pub(super) stage: Stage,
+    /// How long it is ready to wait.
+    pub(super) wait: WaitPolicy,
+    /// When its timeout passes; counted from when it began to wait.
+    give_up_at: Option<RunTime>,
+    /// When it was last asked about.
+    pub(super) asked_at: RunTime,
+    /// Why it is to be given up as soon as the answer that is out has come.
+    withdrawing: Option<Rejection>,
+    /// Who has cancelled it.
+    cancels: Vec<RpcReplyPort<Result<(), Refusal>>>,
+}
+
+/// Where a request stands.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It is on its way to a resource, or its first answer is being written.
+    Placing,
+    /// It is being written down to wait in the pool.
+    Joining(Box<Waiter>),
+    /// It waits for this resource, which it named.
+    Room(ResourceId),
+    /// It waits in the pool.
+    Pool,
+    /// It waits in the pool, and this resource is being asked to take it.
+    Offered(Box<Waiter>),
+    /// It leaves the pool; that is being written.
+    Leaving(Box<Waiter>),
+}
+
+/// A release whose caller is yet to hear who was taken first.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) lease: Box<LeaseRecord>,
+    pub(super) reply: RpcReplyPort<Said<ReleasedNow>>,
+}
+
+impl OpenRequest {
+    pub(super) fn new(wait: WaitPolicy, now: RunTime) -> Self {
+        Self { stage: Stage::Placing, wait, give_up_at: None, asked_at: now, withdrawing: None, cancels: Vec::new() }
+    }
+
+    /// True when it is known that it waits.
+    pub(super) fn waits(&self) -> bool {
+        !matches!(self.stage, Stage::Placing | Stage::Joining(_))
+    }
+}
+
+impl DeskState {
+    /// It is durable that a request waits: its bound begins, and whoever waits for the first answer has it.
+    pub(super) fn start_waiting(&mut self, id: &RequestId, stage: Stage) {
+        let now = self.clock.now().run;
+        self.requests.store(id);
+        let Some(open) = self.open.get_mut(id) else { return };
+        open.stage = stage;
+        if let WaitPolicy::Wait { timeout: Some(timeout) } = open.wait {
+            open.give_up_at.get_or_insert(now + timeout);
+        }
+        open.asked_at = now;
+        self.attend(id);
+        self.tell_first_answer(id);
+    }
+
+    /// Goes on with the end that was asked for while an answer was out. True when it did.
+    pub(super) fn withdraw_as_asked(&mut self, id: &RequestId) -> bool {
+        let why = self.open.get_mut(id).and_then(|open| open.withdrawing.take());
+        let Some(why) = why else { return false };
+        self.withdraw(id, why, None);
+        true
+    }
+
+    /// Sets when the request is to be looked at next.
+    fn attend(&mut self, id: &RequestId) {
+        let ttl = self.rules.waiting.waiter_ttl;
+        let at =
+            self.open.get(id).map(|open| open.give_up_at.map_or(open.asked_at + ttl, |at| at.min(open.asked_at + ttl)));
+        self.attention.set(id, at);
+    }
+
+    /// Somebody has asked about the request.
+    pub(super) fn asked_about(&mut self, id: &RequestId) {
+        let now = self.clock.now().run;
+        if let Some(open) = self.open.get_mut(id) {
+            open.asked_at = now;
+        }
+    }
+
+    /// Gives up the requests whose time has come.
+    pub(super) fn give_up_due(&mut self, now: RunTime) {
+        let ttl = self.rules.waiting.waiter_ttl;
+        for id in self.attention.due(now) {
+            let parked_poll = self.is_watched(&id);
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            if parked_poll {
+                open.asked_at = now;
+            }
+            if open.give_up_at.is_some_and(|at| at <= now) {
+                self.withdraw(&id, Rejection::Timeout, None);
+            } else if open.asked_at + ttl <= now {
+                self.withdraw(&id, Rejection::Abandoned, None);
+            } else {
+                self.attend(&id);
+            }
+        }
+    }
+
+    /// True when somebody waits for the end of the request just now.
+    fn is_watched(&mut self, id: &RequestId) -> bool {
+        let Some(watchers) = self.watchers.get_mut(id) else { return false };
+        watchers.retain(|watcher| !watcher.has_gone());
+        watchers.iter().any(|watcher| matches!(watcher, Watcher::Reader(..)))
+    }
+
+    /// An owner cancels a request.
+    pub(super) fn cancel(&mut self, id: &RequestId, caller: &Caller, reply: RpcReplyPort<Result<(), Refusal>>) {
+        let unknown = || {
+            let message = format!("no lease request {id}; settled ones are forgotten after a while");
+            Refusal::new(Code::UnknownLeaseRequest, message).with("requestId", id.as_str())
+        };
+        let answer = match self.requests.get(id) {
+            None => Err(unknown()),
+            Some(request) if !caller.may_change(&request.requester) => {
+                let message = format!("lease request {id} is not yours; only its owner or an admin may cancel it");
+                Err(Refusal::new(Code::InsufficientPermissions, message))
+            }
+            Some(request) => match &request.state {
+                RequestState::Cancelled => Ok(()),
+                RequestState::Granted(first) => Err(not_cancellable(id, Some(&first.lease.id))),
+                RequestState::Failed(_) => Err(not_cancellable(id, None)),
+                RequestState::Open => return self.withdraw(id, Rejection::Cancelled, Some(reply)),
+            },
+        };
+        let _ = reply.send(answer);
+    }
+
+    /// Gives a request up, now or as soon as the answer that is out has come.
+    pub(super) fn withdraw(
+        &mut self,
+        id: &RequestId,
+        why: Rejection,
+        reply: Option<RpcReplyPort<Result<(), Refusal>>>,
+    ) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        open.cancels.extend(reply);
+        match &open.stage {
+            Stage::Placing | Stage::Joining(_) | Stage::Offered(_) | Stage::Leaving(_) => {
+                open.withdrawing.get_or_insert(why);
+            }
+            Stage::Room(resource) => {
+                let (resource, request) = (resource.clone(), id.clone());
+                let command = Command::Withdraw { request: request.clone(), why };
+                self.attention.set(id, None);
+                self.send(&resource, OpKind::Withdraw { request }, command);
+            }
+            Stage::Pool => {
+                let Some(waiter) = self.pool.remove(id) else { return };
+                let change = self.rejected(waiter.proposal.clone(), why);
+                if let Some(open) = self.open.get_mut(id) {
+                    open.stage = Stage::Leaving(Box::new(waiter));
+                }
+                self.attention.set(id, None);
+                self.note(vec![change], Note::Withdrawn { request: id.clone(), why });
+            }
+        }
+    }
+
+    fn rejected(&self, proposal: Proposal, reason: Rejection) -> Change {
+        let refusal = withdrawn(&proposal, reason, &self.rules.waiting);
+        Change::Rejected { proposal, reason, refusal, waited: true, at: self.clock.now().wall }
+    }
+
+    /// The end of one who left the pool is written, or is not.
+    pub(super) fn left_pool(&mut self, id: &RequestId, why: Rejection, written: Result<(), Refusal>) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        let Stage::Leaving(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) else { return };
+        match written {
+            Ok(()) => {
+                let refusal = withdrawn(&waiter.proposal, why, &self.rules.waiting);
+                self.end_without_lease(id, why, refusal);
+                self.waiter_left_pool(&waiter);
+            }
+            Err(refusal) => {
+                self.pool.join(*waiter);
+                self.not_withdrawn(id, &refusal);
+                self.seek(id);
+            }
+        }
+    }
+
+    /// The end of a request could not be written: it waits on, and what time asked for is tried again.
+    pub(super) fn not_withdrawn(&mut self, id: &RequestId, refusal: &Refusal) {
+        let now = self.clock.now().run;
+        let Some(open) = self.open.get_mut(id) else { return };
+        open.withdrawing = None;
+        for reply in open.cancels.drain(..) {
+            let _ = reply.send(Err(refusal.clone()));
+        }
+        self.attention.set(id, Some(now + RETRY));
+    }
+
+    /// A request that waited has ended without a lease: everything it held is free.
+    pub(super) fn end_without_lease(&mut self, id: &RequestId, why: Rejection, refusal: Refusal) {
+        let now = self.clock.now().run;
+        if why.is_remembered() {
+            self.ledger.close(id);
+        } else {
+            self.ledger.refuse(id);
+        }
+        if why == Rejection::Cancelled {
+            self.requests.cancel(id, now);
+        } else {
+            self.requests.fail(id, refusal.clone(), why.is_remembered(), now);
+        }
+        let cancels = self.close_request(id);
+        for reply in cancels {
+            // Whoever cancelled wanted no lease, and there is none.
+            let _ = reply.send(Ok(()));
+        }
+        match why {
+            Rejection::Cancelled => self.tell_watchers(id, &Ok(Asked::Cancelled(id.clone()))),
+            _ => self.tell_watchers(id, &Err(refusal)),
+        }
+    }
+
+    /// A request has got its lease.
+    pub(super) fn end_with_lease(&mut self, id: &RequestId, grant: Grant) {
+        let lease = grant.lease.id.clone();
+        for reply in self.close_request(id) {
+            let _ = reply.send(Err(not_cancellable(id, Some(&lease))));
+        }
+        self.tell_watchers(id, &Ok(Asked::Granted(grant)));
+    }
+
+    /// The request is settled. Answers with those who have cancelled it.
+    pub(super) fn close_request(&mut self, id: &RequestId) -> Vec<RpcReplyPort<Result<(), Refusal>>> {
+        self.attention.set(id, None);
+        self.open.remove(id).map(|open| open.cancels).unwrap_or_default()
+    }
+}
+
+/// `REQUEST_NOT_CANCELLABLE`, with the lease that it has got.
+fn not_cancellable(id: &RequestId, lease: Option<&LeaseId>) -> Refusal {
+    let refused = |message: String| Refusal::new(Code::RequestNotCancellable, message).with("requestId", id.as_str());
+    match lease {
+        Some(lease) => refused(format!(
+            "lease request {id} has got lease {lease}; give it back with `berth lease release {lease}`"
+        ))
+        .with("leaseId", lease.as_str()),
+        None => refused(format!("lease request {id} has ended; there is nothing to cancel")),
+    }
+}
+
+/// How a time of this run reads for people.
+pub(super) fn wall_of(at: Option<RunTime>, now: crate::clock::Now) -> Option<Timestamp> {
+    at.map(|at| now.wall_at(at))
+}

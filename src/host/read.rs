@@ -1,0 +1,181 @@
+//! What the desk shows: nothing in here changes anything.
+
+use super::desk::DeskState;
+use super::directory::Entry;
+use super::message::{DeskMessage, Grant, RequestNow, ResourceNow, WaiterNow, WaitingNow};
+use super::open::{Stage, wall_of};
+use crate::admission::Waiter;
+use crate::admission::resource::{Held, not_yours};
+use crate::clock::{Now, RunTime};
+use crate::model::time::rfc3339;
+use crate::model::{
+    Authority, Code, DeviceState, Labels, LeaseId, Mode, Refusal, RequestId, ResourceAddress, ResourceId, Target,
+    WaitingFor,
+};
+
+impl DeskState {
+    pub(super) fn read(&mut self, message: DeskMessage) {
+        // A reader that has gone needs no answer.
+        match message {
+            DeskMessage::OpenRequests(reply) => {
+                let open = self.open.keys().filter_map(|id| Some((id.clone(), self.request_now(id)?)));
+                let _ = reply.send(open.collect());
+            }
+            DeskMessage::Waiting(reply) => drop(reply.send(self.directory.waiters() + self.pool.len())),
+            DeskMessage::Leases(reply) => {
+                let now = self.clock.now();
+                let leases = |entry: &Entry| {
+                    let labels = entry.spec.labels.clone();
+                    entry.state.held.iter().map(move |held| grant(held, &labels, now)).collect::<Vec<_>>()
+                };
+                let _ = reply.send(self.directory.iter().flat_map(leases).collect());
+            }
+            DeskMessage::Lease(id, caller, reply) => {
+                let found = match self.find_lease(&id) {
+                    Some(grant) if caller.may_read(&grant.lease.holder) => Ok(grant),
+                    Some(_) => Err(not_yours(&id, "read")),
+                    None => Err(self.no_such_lease(&id, &Authority::Client(caller))),
+                };
+                let _ = reply.send(found);
+            }
+            DeskMessage::Resources(selector, reply) => {
+                let now = self.clock.now();
+                let entries = self.directory.iter().filter(|entry| entry.grantable);
+                let matching = entries
+                    .filter(|entry| selector.as_ref().is_none_or(|selector| selector.matches(&entry.spec.labels)));
+                let _ = reply.send(matching.map(|entry| resource_now(entry, now)).collect());
+            }
+            DeskMessage::Resource(address, reply) => {
+                let now = self.clock.now();
+                let found = self.resolve(&address);
+                let _ = reply.send(found.and_then(|id| {
+                    self.directory
+                        .get(&id)
+                        .map(|entry| resource_now(entry, now))
+                        .ok_or_else(|| unknown_resource(&address))
+                }));
+            }
+            DeskMessage::WaitingRoom(address, reply) => {
+                let found = self.resolve(&address).map(|id| {
+                    let waiters = self.waiters_of(&id);
+                    (id, waiters)
+                });
+                let _ = reply.send(found);
+            }
+            _ => unreachable!("every other message is handled where it is matched"),
+        }
+    }
+
+    pub(super) fn find_lease(&self, id: &LeaseId) -> Option<Grant> {
+        let entry = self.directory.get(self.directory.resource_of(id)?)?;
+        let held = entry.state.held.iter().find(|held| held.lease.id == *id)?;
+        Some(grant(held, &entry.spec.labels, self.clock.now()))
+    }
+
+    /// The resource that an address names on this node.
+    pub(super) fn resolve(&self, address: &ResourceAddress) -> Result<ResourceId, Refusal> {
+        let here = address.worker.as_ref().is_none_or(|worker| *worker == self.name);
+        match self.directory.get(&address.id) {
+            Some(entry) if here && entry.grantable => Ok(address.id.clone()),
+            _ => Err(unknown_resource(address)),
+        }
+    }
+
+    /// A request as it is now.
+    pub(super) fn request_now(&self, id: &RequestId) -> Option<RequestNow> {
+        let request = self.requests.get(id)?.clone();
+        Some(RequestNow { request, waiting: self.waiting_now(id) })
+    }
+
+    fn waiting_now(&self, id: &RequestId) -> Option<WaitingNow> {
+        let now = self.clock.now();
+        let (waiter, position, (waiting_for, until)) = match &self.open.get(id)?.stage {
+            Stage::Placing | Stage::Joining(_) => return None,
+            Stage::Room(resource) => {
+                let state = &self.directory.get(resource)?.state;
+                let waiter = state.queue.get(id)?;
+                (waiter, state.queue.position(waiter.rank), state.waiting_for(waiter.proposal.mode))
+            }
+            Stage::Pool => {
+                let waiter = self.pool.get(id)?;
+                (waiter, self.pool.position(id)?, self.pool_waits_for(waiter))
+            }
+            // It is the first, and a resource is about to take it.
+            Stage::Offered(waiter) | Stage::Leaving(waiter) => (&**waiter, 1, self.pool_waits_for(waiter)),
+        };
+        Some(WaitingNow { position, waiting_for, until: wall_of(until, now), ticket: self.returning.ticket(waiter) })
+    }
+
+    /// What one of the pool waits for: a lease to end if there is one among its matches, with the earliest of their
+    /// deadlines.
+    fn pool_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
+        let Target::Select(selector) = &waiter.proposal.target else { return (WaitingFor::Leased, None) };
+        let matching = self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
+        let mut reasons: Vec<_> = matching.map(|entry| entry.state.waiting_for(waiter.proposal.mode)).collect();
+        let order = |why: WaitingFor| match why {
+            WaitingFor::Leased => 0,
+            WaitingFor::Reserved => 1,
+            WaitingFor::Drained => 2,
+        };
+        reasons.sort_by_key(|(why, until)| (order(*why), until.unwrap_or(RunTime(std::time::Duration::MAX))));
+        reasons.first().copied().unwrap_or((WaitingFor::Leased, None))
+    }
+
+    /// Who waits for a resource, in their order.
+    fn waiters_of(&self, id: &ResourceId) -> Vec<WaiterNow> {
+        let now = self.clock.now();
+        let Some(entry) = self.directory.get(id) else { return Vec::new() };
+        let show = |waiter: &Waiter| {
+            let asked_at = self.open.get(&waiter.proposal.request).map(|open| open.asked_at);
+            let seen = waiter.last_seen().or(asked_at).unwrap_or(now.run);
+            WaiterNow {
+                holder: waiter.proposal.holder.clone(),
+                joined_at: waiter.joined_at,
+                // Both are read from the wall clock, which may have been set in between.
+                last_seen: now.wall_at(seen).max(waiter.joined_at),
+                mode: waiter.proposal.mode,
+                priority: waiter.proposal.priority,
+            }
+        };
+        entry.state.queue.iter().map(show).collect()
+    }
+}
+
+/// A resource as it is shown.
+pub(super) fn resource_now(entry: &Entry, now: Now) -> ResourceNow {
+    let state = &entry.state;
+    let device = state.device();
+    let free = device == DeviceState::Available && !state.fits(&entry.spec, Mode::Exclusive, None);
+    let reason = match device {
+        DeviceState::Available if free => {
+            let until = state.reserved.iter().map(|kept| kept.until).max();
+            until.map(|until| format!("reserved for who is next, until {}", rfc3339(now.wall_at(until))))
+        }
+        DeviceState::Drained if !state.held.is_empty() => Some("drained; what is leased stays so".to_owned()),
+        DeviceState::Drained => Some("drained by an operator".to_owned()),
+        DeviceState::Available | DeviceState::Leased => None,
+    };
+    ResourceNow {
+        spec: entry.spec.clone(),
+        state: device,
+        reason,
+        fence: state.fence,
+        held: state.held.clone(),
+        queue_length: state.queue.len(),
+    }
+}
+
+/// A lease with what its holder is shown.
+pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
+    Grant {
+        lease: held.lease.clone(),
+        deadline: held.deadline,
+        expires_at: now.wall_at(held.deadline),
+        labels: labels.clone(),
+    }
+}
+
+fn unknown_resource(address: &ResourceAddress) -> Refusal {
+    Refusal::new(Code::UnknownResource, format!("no resource {address}; `berth resource list` shows what there is"))
+        .with("resourceId", address.to_string())
+}

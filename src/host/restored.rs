@@ -1,0 +1,66 @@
+//! A resource's state from its rows.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::admission::resource::{Held, Reservation, ResourceState};
+use crate::admission::{Attendance, Joined, Rank, Rules, Waiter, WaitingRoom};
+use crate::clock::Now;
+use crate::model::{Fingerprint, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target};
+use crate::store::{StoredResource, StoredWaiter};
+
+/// What the rows of one resource say, on this run's time. Deadlines are wall time on disk, reservations go on for their
+/// whole width, and an unattended waiter counts as seen now: it keeps its place, but not a lease id that it had chosen.
+pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> ResourceState {
+    let held = |(lease, expires_at): (LeaseRecord, Timestamp)| held(lease, expires_at, rules, now);
+    let reserved = |(holder, mode, width)| Reservation { holder, mode, width, until: now.run + width };
+    let mut queue = WaitingRoom::default();
+    for waiter in rows.waiters {
+        queue.join(stored_waiter(waiter, &rows.id, rules, now));
+    }
+    ResourceState {
+        held: rows.leases.into_iter().map(held).collect(),
+        reserved: rows.reserved.into_iter().map(reserved).collect(),
+        queue,
+        drained: rows.drained,
+        fence: rows.fence,
+        idle_since: rows.idle_since,
+    }
+}
+
+fn held(lease: LeaseRecord, expires_at: Timestamp, rules: &Rules, now: Now) -> Held {
+    let last_end =
+        rules.lease.max_total.map(|longest| now.run_at(crate::model::time::later(lease.granted_at, longest), longest));
+    let deadline = now.run_at(expires_at, lease.ttl);
+    Held { deadline: last_end.map_or(deadline, |last| last.min(deadline)), lease, last_end }
+}
+
+fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: Now) -> Waiter {
+    let target = Target::Resource(ResourceAddress { worker: None, id: resource.clone() });
+    let joined = on_this_run(row.joined, row.joined_at, now);
+    Waiter {
+        rank: Rank::new(row.priority, joined, rules.waiting.priority_aging),
+        proposal: Proposal {
+            request: RequestId::generate(),
+            holder: row.holder,
+            fingerprint: Fingerprint::of(&target, row.mode, None),
+            target,
+            mode: row.mode,
+            priority: row.priority,
+            ttl: row.ttl,
+            lease: LeaseId::generate(),
+            id_chosen_by_requester: false,
+            note: row.note,
+            key: None,
+        },
+        joined_at: row.joined_at,
+        attendance: Attendance::Unattended { last_seen: now.run },
+        returns: None,
+    }
+}
+
+/// When somebody joined in an earlier run, on this run's time; not later than now, whatever the wall clock says.
+pub(super) fn on_this_run(joined: Joined, joined_at: Timestamp, now: Now) -> Joined {
+    let ago = now.wall.duration_since(joined_at).max(SignedDuration::ZERO);
+    let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
+    Joined { at_us: Joined::micros(now.run).saturating_sub(ago), ..joined }
+}
