@@ -155,8 +155,10 @@ pub(super) enum OpKind {
         lease: Box<LeaseRecord>,
         reply: RpcReplyPort<Said<ReleasedNow>>,
     },
+    /// With whether it may admit an unattended waiter.
     Serve {
         parked: Option<Parked>,
+        freed: bool,
     },
     Wake,
     Rewrite,
@@ -334,7 +336,7 @@ impl DeskState {
         self.note_event(started);
         for resource in std::mem::take(&mut self.freed_at_start) {
             let command = Command::Serve { freed: Some(super::restart::FIRST_GRACE) };
-            self.send(&resource, OpKind::Serve { parked: None }, command);
+            self.send(&resource, OpKind::Serve { parked: None, freed: true }, command);
         }
     }
 

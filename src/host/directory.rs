@@ -43,8 +43,8 @@ pub(super) struct Entry {
     pub(super) promised: Vec<Mode>,
     /// True when an unattended waiter is to be admitted as soon as those of the pool have been asked.
     pub(super) admission_left: bool,
-    /// True when it did not take the one of the pool who was first; nothing has changed since.
-    pub(super) offer_declined: bool,
+    /// True when a hand-over came to nothing, and nothing has changed since: it is tried again when it is woken.
+    pub(super) resting: bool,
     /// A release whose caller is yet to hear who was taken first.
     pub(super) parked: Option<Parked>,
     /// How often in a row its expiry could not be written.
@@ -90,7 +90,7 @@ impl Directory {
             waiting: VecDeque::new(),
             promised: Vec::new(),
             admission_left: false,
-            offer_declined: false,
+            resting: false,
             parked: None,
             wake_failures: 0,
             used_at: RunTime::default(),

@@ -49,11 +49,8 @@ impl DeskState {
         let Some(waiter) = self.pool.get(id) else { return };
         let Target::Select(selector) = &waiter.proposal.target else { return };
         let mode = waiter.proposal.mode;
-        let its_turn = |entry: &Entry| entry.out.is_none() && self.would_take(entry, waiter);
+        let its_turn = |entry: &Entry| entry.out.is_none() && !entry.resting && self.would_take(entry, waiter);
         if let Ok(Choice::Free(resource)) = self.directory.choose(selector, mode, its_turn) {
-            if let Some(entry) = self.directory.get_mut(&resource) {
-                entry.offer_declined = false;
-            }
             self.to_pump.insert(resource);
         }
     }
@@ -61,7 +58,7 @@ impl DeskState {
     /// The one of the pool whose turn it is on a resource, if there is room for it.
     pub(super) fn first_for(&self, resource: &ResourceId) -> Option<Waiter> {
         let entry = self.directory.get(resource)?;
-        if self.pool.is_empty() || !entry.grantable || entry.offer_declined {
+        if self.pool.is_empty() || !entry.grantable || entry.resting {
             return None;
         }
         let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.could_take(*mode));
@@ -126,7 +123,10 @@ impl DeskState {
         }
         if let Some(entry) = self.directory.get_mut(resource) {
             // Until something changes here it would decline again.
-            entry.offer_declined = true;
+            entry.resting = true;
+        }
+        if matches!(reply, Reply::Refused(_)) {
+            self.wake_again(resource);
         }
         let open = self.open.get_mut(id)?;
         if let Stage::Offered(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) {
@@ -160,10 +160,10 @@ impl DeskState {
     /// Lets those who wait for a resource try again.
     pub(super) fn serve(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
-        entry.offer_declined = false;
+        entry.resting = false;
         if entry.state.queue.has_attended() {
             let command = crate::admission::resource::Command::Serve { freed: None };
-            self.send(resource, super::desk::OpKind::Serve { parked: None }, command);
+            self.send(resource, super::desk::OpKind::Serve { parked: None, freed: false }, command);
         }
         self.to_pump.insert(resource.clone());
     }

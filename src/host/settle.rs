@@ -49,7 +49,7 @@ impl DeskState {
             if change.is_durable()
                 && let Some(entry) = self.directory.get_mut(resource)
             {
-                entry.offer_declined = false;
+                entry.resting = false;
             }
             shown |= is_reported(&change);
             self.directory.apply(resource, change.clone());
@@ -141,8 +141,19 @@ impl DeskState {
                 let taken = self.offer_settled(&resource, &request, &reply);
                 self.release_settled(&resource, parked, taken);
             }
-            OpKind::Serve { parked } => {
-                let first = if let Reply::Served(first) = reply { first } else { None };
+            OpKind::Serve { parked, freed } => {
+                let first = match reply {
+                    Reply::Served(first) => first,
+                    reply => {
+                        tracing::warn!(%resource, refusal = %refusal_of(reply), "those who wait were not served");
+                        if let Some(entry) = self.directory.get_mut(&resource) {
+                            entry.admission_left |= freed;
+                            entry.resting = true;
+                        }
+                        self.wake_again(&resource);
+                        None
+                    }
+                };
                 self.release_settled(&resource, parked, first);
             }
             OpKind::Withdraw { request } => match reply {
@@ -275,20 +286,28 @@ impl DeskState {
         self.tell_watchers(id, &Err(refusal));
     }
 
-    /// A resource has been woken. One whose expiry could not be written is woken again, ever later.
+    /// A resource has been woken. One whose expiry could not be written is woken again.
     fn woken(&mut self, resource: &ResourceId, reply: Reply) {
+        if let Reply::Refused(refusal) = reply {
+            tracing::warn!(%resource, %refusal, "what time has done was not written; it is tried again");
+            return self.wake_again(resource);
+        }
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        entry.wake_failures = 0;
+        // Whoever of the pool could not be served, because it could not be written, is asked again.
+        entry.resting = false;
+        self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
+    }
+
+    /// Something that nobody asks for again could not be written: the resource is woken, ever later.
+    pub(super) fn wake_again(&mut self, resource: &ResourceId) {
         let now = self.clock.now().run;
         let Some(entry) = self.directory.get_mut(resource) else { return };
-        let next = if let Reply::Refused(refusal) = reply {
-            let pause = RETRY_FIRST.saturating_mul(1 << entry.wake_failures.min(10)).min(RETRY_LONGEST);
-            entry.wake_failures += 1;
-            tracing::warn!(%resource, %refusal, ?pause, "an expiry was not written; it is tried again");
-            Some(now + pause)
-        } else {
-            entry.wake_failures = 0;
-            entry.state.wake_at(&self.rules.waiting)
-        };
-        self.schedule.set(resource, next);
+        let pause = RETRY_FIRST.saturating_mul(1 << entry.wake_failures.min(10)).min(RETRY_LONGEST);
+        entry.wake_failures += 1;
+        let due = entry.state.wake_at(&self.rules.waiting).filter(|at| *at > now);
+        let next = due.map_or(now + pause, |at| at.min(now + pause));
+        self.schedule.set(resource, Some(next));
     }
 }
 
