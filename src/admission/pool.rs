@@ -93,6 +93,15 @@ impl Pool {
         Some(1 + before(&group.exclusive, *rank) + before(&group.shared, *rank))
     }
 
+    /// The 1-based place of everybody, among all of the same selector.
+    pub fn positions(&self) -> impl Iterator<Item = (&RequestId, usize)> {
+        self.groups.values().flat_map(|group| {
+            let mut order: Vec<&Waiter> = group.exclusive.values().chain(group.shared.values()).collect();
+            order.sort_by_key(|waiter| waiter.rank);
+            order.into_iter().enumerate().map(|(index, waiter)| (&waiter.proposal.request, index + 1))
+        })
+    }
+
     /// The place that one with this rank and selector would have.
     pub fn position_of(&self, selector: &Selector, rank: Rank) -> usize {
         let group = self.groups.get(&selector.canonical());

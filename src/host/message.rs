@@ -8,10 +8,11 @@ use ractor::RpcReplyPort;
 use super::reporter::Subscription;
 use crate::admission::Request;
 use crate::admission::resource::{Change, Held, Reply};
+use crate::admission::ticket::Stub;
 use crate::clock::RunTime;
 use crate::model::{
     Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, Priority, Refusal, RequestId,
-    Requester, ResourceAddress, ResourceId, Selector, Ticket, WaitingFor,
+    Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
 };
 use crate::store::{CommitError, OpenError, Reopened};
 
@@ -82,8 +83,8 @@ pub struct PendingNow {
     pub mode: Mode,
     /// The place, from 1.
     pub position: usize,
-    /// The same for a later run.
-    pub ticket: Ticket,
+    /// The same for a later run, to be signed.
+    pub place: Stub,
 }
 
 /// A lease request as it is now.
@@ -104,8 +105,8 @@ pub struct WaitingNow {
     pub waiting_for: WaitingFor,
     /// Until when at the latest, where that is known; wall time.
     pub until: Option<Timestamp>,
-    /// The same place for a later run.
-    pub ticket: Ticket,
+    /// The same place for a later run, to be signed.
+    pub place: Stub,
 }
 
 /// One who waits, as an admin is shown it.

@@ -83,6 +83,8 @@ pub struct Host {
     pub desk: ActorRef<DeskMessage>,
     /// What happened on this node.
     pub events: EventLog,
+    /// Signs the places in line that are given out.
+    pub tickets: Arc<TicketKey>,
     /// Which life of the node this is.
     pub incarnation: u64,
     /// Resolves when the desk is gone.
@@ -103,10 +105,11 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
         let written = group.iter().map(|(resource, changes)| commit_at_start(&store, resource.as_ref(), changes, now));
         futures_util::future::try_join_all(written).await.map_err(HostError::Expire)?;
     }
-    let restarted = restoring.finish(&rules, tickets, now);
+    let tickets = Arc::new(tickets);
+    let restarted = restoring.finish(&rules, Arc::clone(&tickets), now);
     let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
-    Ok(Host { desk, events, incarnation, desk_task, store_end })
+    Ok(Host { desk, events, tickets, incarnation, desk_task, store_end })
 }
 
 /// Queues a batch at once; the future is its outcome.

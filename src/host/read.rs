@@ -1,5 +1,7 @@
 //! What the desk shows: nothing in here changes anything.
 
+use std::collections::HashMap;
+
 use super::desk::DeskState;
 use super::directory::Entry;
 use super::message::{DeskMessage, Grant, RequestNow, ResourceNow, WaiterNow, WaitingNow};
@@ -18,8 +20,7 @@ impl DeskState {
         // A reader that has gone needs no answer.
         match message {
             DeskMessage::OpenRequests(reply) => {
-                let open = self.open.keys().filter_map(|id| Some((id.clone(), self.request_now(id)?)));
-                let _ = reply.send(open.collect());
+                let _ = reply.send(self.open_requests());
             }
             DeskMessage::Waiting(reply) => drop(reply.send(self.directory.waiters() + self.pool.len())),
             DeskMessage::Leases(reply) => {
@@ -84,26 +85,81 @@ impl DeskState {
     /// A request as it is now.
     pub(super) fn request_now(&self, id: &RequestId) -> Option<RequestNow> {
         let request = self.requests.get(id)?.clone();
-        Some(RequestNow { request, waiting: self.waiting_now(id) })
+        let standing = self.open.get(id).and_then(|open| self.standing(id, &open.stage));
+        let waiting = standing.map(|(waiter, in_pool)| {
+            let reason = if in_pool { self.pool_waits_for(waiter) } else { self.room_waits_for(waiter) };
+            self.waiting_now(waiter, self.position(waiter, in_pool), reason)
+        });
+        Some(RequestNow { request, waiting })
     }
 
-    fn waiting_now(&self, id: &RequestId) -> Option<WaitingNow> {
-        let now = self.clock.now();
-        let (waiter, position, (waiting_for, until)) = match &self.open.get(id)?.stage {
-            Stage::Placing | Stage::Joining(_) => return None,
-            Stage::Room(resource) => {
-                let state = &self.directory.get(resource)?.state;
-                let waiter = state.queue.get(id)?;
-                (waiter, state.queue.position(waiter.rank), state.waiting_for(waiter.proposal.mode))
-            }
-            Stage::Pool => {
-                let waiter = self.pool.get(id)?;
-                (waiter, self.pool.position(id)?, self.pool_waits_for(waiter))
-            }
-            // It is the first, and a resource is about to take it.
-            Stage::Offered(waiter) | Stage::Leaving(waiter) => (&**waiter, 1, self.pool_waits_for(waiter)),
+    /// The open requests. Where each stands is counted in one walk over all who wait, not in one for each.
+    fn open_requests(&self) -> Vec<(RequestId, RequestNow)> {
+        let mut positions: HashMap<&RequestId, usize> = HashMap::new();
+        for entry in self.directory.iter() {
+            let queue = entry.state.queue.iter().enumerate();
+            positions.extend(queue.map(|(index, waiter)| (&waiter.proposal.request, index + 1)));
+        }
+        positions.extend(self.pool.positions());
+        let mut reasons: HashMap<(String, Mode), (WaitingFor, Option<RunTime>)> = HashMap::new();
+        let mut show = |id: &RequestId| {
+            let request = self.requests.get(id)?.clone();
+            let standing = self.open.get(id).and_then(|open| self.standing(id, &open.stage));
+            let waiting = standing.map(|(waiter, in_pool)| {
+                let reason = if in_pool {
+                    let key = (waiter.proposal.target.to_string(), waiter.proposal.mode);
+                    *reasons.entry(key).or_insert_with(|| self.pool_waits_for(waiter))
+                } else {
+                    self.room_waits_for(waiter)
+                };
+                self.waiting_now(waiter, positions.get(id).copied().unwrap_or(1), reason)
+            });
+            Some((id.clone(), RequestNow { request, waiting }))
         };
-        Some(WaitingNow { position, waiting_for, until: wall_of(until, now), ticket: self.returning.ticket(waiter) })
+        self.open.keys().filter_map(&mut show).collect()
+    }
+
+    /// The waiter of an open request, and whether it waits in the pool.
+    fn standing<'a>(&'a self, id: &RequestId, stage: &'a Stage) -> Option<(&'a Waiter, bool)> {
+        match stage {
+            Stage::Placing | Stage::Joining(_) => None,
+            Stage::Room(resource) => Some((self.directory.get(resource)?.state.queue.get(id)?, false)),
+            Stage::Pool => Some((self.pool.get(id)?, true)),
+            // It is the first, and a resource is about to take it.
+            Stage::Offered(waiter) | Stage::Leaving(waiter) => Some((waiter, true)),
+        }
+    }
+
+    fn position(&self, waiter: &Waiter, in_pool: bool) -> usize {
+        let id = &waiter.proposal.request;
+        match &waiter.proposal.target {
+            _ if in_pool => self.pool.position(id).unwrap_or(1),
+            Target::Resource(address) => {
+                let entry = self.directory.get(&address.id);
+                entry.map_or(1, |entry| entry.state.queue.position(waiter.rank))
+            }
+            Target::Select(_) => 1,
+        }
+    }
+
+    fn room_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
+        match &waiter.proposal.target {
+            Target::Resource(address) => {
+                let entry = self.directory.get(&address.id);
+                entry.map_or((WaitingFor::Leased, None), |entry| entry.state.waiting_for(waiter.proposal.mode))
+            }
+            Target::Select(_) => (WaitingFor::Leased, None),
+        }
+    }
+
+    fn waiting_now(
+        &self,
+        waiter: &Waiter,
+        position: usize,
+        (waiting_for, until): (WaitingFor, Option<RunTime>),
+    ) -> WaitingNow {
+        let now = self.clock.now();
+        WaitingNow { position, waiting_for, until: wall_of(until, now), place: self.returning.stub(waiter) }
     }
 
     /// What one of the pool waits for: a lease to end if there is one among its matches, with the earliest of their

@@ -1,6 +1,7 @@
 //! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -115,7 +116,7 @@ impl Restoring {
     }
 
     /// The desk's parts.
-    pub fn finish(self, rules: &Rules, tickets: TicketKey, now: Now) -> Restarted {
+    pub fn finish(self, rules: &Rules, tickets: Arc<TicketKey>, now: Now) -> Restarted {
         let mut ledger = Ledger::new(rules.lease.max_per_requester);
         let mut requests = Requests::new(rules.lease.request_retention);
         let mut returning = Returning::new(tickets, self.incarnation);

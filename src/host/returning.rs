@@ -2,6 +2,7 @@
 //! back with the ticket takes the place over, once; and for a while what they waited for goes to nobody else.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::restored::on_this_run;
 use crate::admission::resource::Place;
@@ -14,7 +15,7 @@ use crate::store::StoredRequest;
 /// Places in line from earlier runs of the node.
 #[derive(Debug)]
 pub(super) struct Returning {
-    key: TicketKey,
+    key: Arc<TicketKey>,
     run: u64,
     /// The places whose tickets are not spent.
     places: HashMap<RequestId, Place>,
@@ -30,7 +31,7 @@ pub(super) struct Returning {
 
 impl Returning {
     /// Nobody is expected.
-    pub(super) fn new(key: TicketKey, run: u64) -> Self {
+    pub(super) fn new(key: Arc<TicketKey>, run: u64) -> Self {
         Self {
             key,
             run,
@@ -84,9 +85,9 @@ impl Returning {
         }
     }
 
-    /// The ticket for the place of a waiter.
-    pub(super) fn ticket(&self, waiter: &Waiter) -> crate::model::Ticket {
-        self.key.issue(&Stub::of(waiter, self.run))
+    /// What the ticket for the place of a waiter says.
+    pub(super) fn stub(&self, waiter: &Waiter) -> Stub {
+        Stub::of(waiter, self.run)
     }
 
     /// The place that the ticket of `ask` restores, and whose it was. A ticket that does not verify or does not fit is

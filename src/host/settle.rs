@@ -253,9 +253,9 @@ impl DeskState {
         self.ledger.waits(id, entry, chosen(&standing).as_ref());
         self.requests.discard(id);
         self.close_request(id);
-        let ticket = self.returning.ticket(&standing);
+        let place = self.returning.stub(&standing);
         let mode = standing.proposal.mode;
-        let now = PendingNow { resource: resource.clone(), mode, position, ticket };
+        let now = PendingNow { resource: resource.clone(), mode, position, place };
         self.tell_watchers(id, &Ok(Asked::Pending(now)));
     }
 

@@ -34,8 +34,9 @@ pub(super) async fn start(
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };
-    let Host { desk, events, incarnation, desk_task, store_end } = host::start(arguments).await.map_err(failed)?;
-    let service = HostService::new(desk.clone(), events, node.name.clone(), around.clock.clone());
+    let Host { desk, events, tickets, incarnation, desk_task, store_end } =
+        host::start(arguments).await.map_err(failed)?;
+    let service = HostService::new(desk.clone(), events, tickets, node.name.clone(), around.clock.clone());
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),

@@ -1,5 +1,6 @@
 //! What a worker answers to its own clients.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +16,7 @@ use super::views::{
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered, was_cancelled};
 use crate::admission::RequestState;
+use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
 use crate::host::message::{
     Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
@@ -30,6 +32,7 @@ use crate::store::{EventFilter, EventLog, EventRecord, ReadError};
 pub struct HostService {
     desk: ActorRef<DeskMessage>,
     events: EventLog,
+    tickets: Arc<TicketKey>,
     name: NodeName,
     clock: Clock,
     started_at: Timestamp,
@@ -37,9 +40,15 @@ pub struct HostService {
 
 impl HostService {
     /// The service of the worker `name`.
-    pub fn new(desk: ActorRef<DeskMessage>, events: EventLog, name: NodeName, clock: Clock) -> Self {
+    pub fn new(
+        desk: ActorRef<DeskMessage>,
+        events: EventLog,
+        tickets: Arc<TicketKey>,
+        name: NodeName,
+        clock: Clock,
+    ) -> Self {
         let started_at = clock.now().wall;
-        Self { desk, events, name, clock, started_at }
+        Self { desk, events, tickets, name, clock, started_at }
     }
 
     async fn read<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Result<T, Refusal> {
@@ -84,7 +93,7 @@ impl HostService {
             position: waiting.as_ref().map(|waiting| waiting.position),
             waiting_for: waiting.as_ref().map(|waiting| waiting.waiting_for),
             until: waiting.as_ref().and_then(|waiting| waiting.until),
-            ticket: waiting.map(|waiting| waiting.ticket),
+            ticket: waiting.map(|waiting| self.tickets.issue(&waiting.place)),
             lease,
             error,
         }
@@ -135,8 +144,8 @@ impl Coordinator for HostService {
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         let id = match asked {
             Asked::Granted(grant) => return active(self.lease_view(&grant)),
-            Asked::Pending(PendingNow { resource: resource_id, mode, position: waiting_position, ticket }) => {
-                let ticket = Some(ticket);
+            Asked::Pending(PendingNow { resource: resource_id, mode, position: waiting_position, place }) => {
+                let ticket = Some(self.tickets.issue(&place));
                 return Ok(Acquired::Pending(Pending { resource_id, mode, waiting_position, ticket }));
             }
             Asked::Cancelled(id) => return Err(was_cancelled(&id)),
