@@ -35,6 +35,18 @@
 //! joins them with others in one flush. The way back is the same: the resource's new state reaches the desk before
 //! the answer leaves it, and the front routes the lease before the caller hears of it.
 
+//!
+//! # Waiting, all the way
+//! Whoever asks for a resource by its name and has to wait stands in that resource's
+//! [`WaitingRoom`](admission::WaitingRoom); whoever asks by a selector waits once, in the desk's
+//! [`Pool`](admission::Pool). Both have a [`Rank`](admission::Rank) that the desk gave out, so the two can be compared.
+//! When something ends, [`decide`](admission::resource::decide) hands over in the same transaction to the first that
+//! waits there, unless one of the pool ranks before: the command carries their ranks. Then the desk offers the resource
+//! to that one, before anything else that is asked of the resource. An attended waiter (a lease request) is granted; an
+//! unattended one is only named and has to ask again. What a request waits for, its timeout and its owner's interest are
+//! the desk's ([`host`]); whoever waited when the node was restarted takes its place over with a signed
+//! [`ticket`](admission::ticket).
+
 pub mod admission;
 pub mod cli;
 pub mod client;

@@ -155,10 +155,10 @@ pub(super) enum OpKind {
         lease: Box<LeaseRecord>,
         reply: RpcReplyPort<Said<ReleasedNow>>,
     },
-    /// With whether it may admit an unattended waiter.
+    /// If it may admit an unattended waiter, with the least reservation.
     Serve {
         parked: Option<Parked>,
-        freed: bool,
+        freed: Option<Duration>,
     },
     Wake,
     Rewrite,
@@ -335,8 +335,8 @@ impl DeskState {
             .with("incarnation", self.incarnation);
         self.note_event(started);
         for resource in std::mem::take(&mut self.freed_at_start) {
-            let command = Command::Serve { freed: Some(super::restart::FIRST_GRACE) };
-            self.send(&resource, OpKind::Serve { parked: None, freed: true }, command);
+            let freed = Some(super::restart::FIRST_GRACE);
+            self.send(&resource, OpKind::Serve { parked: None, freed }, Command::Serve { freed });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::{ActorId, ActorRef};
 
@@ -41,8 +42,8 @@ pub(super) struct Entry {
     pub(super) waiting: VecDeque<(OpId, Command)>,
     /// Modes of the leases that it has been asked for and has not answered.
     pub(super) promised: Vec<Mode>,
-    /// True when an unattended waiter is to be admitted as soon as those of the pool have been asked.
-    pub(super) admission_left: bool,
+    /// Set when an unattended waiter is to be admitted as soon as others have been asked: with the least reservation.
+    pub(super) admission_left: Option<Duration>,
     /// True when a hand-over came to nothing, and nothing has changed since: it is tried again when it is woken.
     pub(super) resting: bool,
     /// A release whose caller is yet to hear who was taken first.
@@ -89,7 +90,7 @@ impl Directory {
             out: None,
             waiting: VecDeque::new(),
             promised: Vec::new(),
-            admission_left: false,
+            admission_left: None,
             resting: false,
             parked: None,
             wake_failures: 0,
@@ -221,7 +222,7 @@ impl Entry {
 /// `NO_CAPACITY` for a selector whose matches are all held.
 pub(super) fn all_held(selector: &Selector, matching: usize) -> Refusal {
     let message = format!("all {matching} that match {selector} are taken; ask without noWait to wait");
-    Refusal::new(Code::NoCapacity, message).retry_after(std::time::Duration::from_secs(5))
+    Refusal::new(Code::NoCapacity, message).retry_after(Duration::from_secs(5))
 }
 
 /// `NO_MATCHING_RESOURCE` for a selector, with what came near.

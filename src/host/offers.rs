@@ -163,7 +163,7 @@ impl DeskState {
         entry.resting = false;
         if entry.state.queue.has_attended() {
             let command = crate::admission::resource::Command::Serve { freed: None };
-            self.send(resource, super::desk::OpKind::Serve { parked: None, freed: false }, command);
+            self.send(resource, super::desk::OpKind::Serve { parked: None, freed: None }, command);
         }
         self.to_pump.insert(resource.clone());
     }
@@ -184,7 +184,7 @@ impl DeskState {
     /// Lets everything go on that has room and somebody who waits for it.
     fn serve_all(&mut self) {
         let pool = !self.pool.is_empty();
-        let waited_for = |entry: &&Entry| pool || entry.admission_left || !entry.state.queue.is_empty();
+        let waited_for = |entry: &&Entry| pool || entry.admission_left.is_some() || !entry.state.queue.is_empty();
         let room = |entry: &&Entry| entry.could_take(Mode::Exclusive) || entry.could_take(Mode::Shared);
         let resources: Vec<ResourceId> =
             self.directory.iter().filter(waited_for).filter(room).map(|entry| entry.spec.id.clone()).collect();

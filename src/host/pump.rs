@@ -70,11 +70,12 @@ impl DeskState {
         }
         let kept = self.returning.first_for(&self.directory.get(resource)?.spec).is_some();
         let entry = self.directory.get_mut(resource)?;
-        if kept || entry.resting || !std::mem::take(&mut entry.admission_left) {
+        if kept || entry.resting {
             return None;
         }
+        let freed = Some(entry.admission_left.take()?);
         let parked = entry.parked.take();
-        Some((OpKind::Serve { parked, freed: true }, Command::Serve { freed: Some(std::time::Duration::ZERO) }))
+        Some((OpKind::Serve { parked, freed }, Command::Serve { freed }))
     }
 
     /// Gives a command to a resource's actor, which is started if need be.

@@ -35,10 +35,23 @@ impl DeskState {
         if entry.out == Some(op) {
             entry.out = None;
         }
-        entry.admission_left |= admission_left;
+        if admission_left {
+            self.leave_admission(resource, op);
+        }
         self.adopt(resource, changes);
         self.settle_op(op, reply);
         self.to_pump.insert(resource.clone());
+    }
+
+    /// An admission comes later than it could have, and is reserved as long as it would have been.
+    fn leave_admission(&mut self, resource: &ResourceId, op: OpId) {
+        let least = match self.ops.get(&op).map(|op| &op.kind) {
+            Some(OpKind::Serve { freed: Some(least), .. }) => *least,
+            _ => Duration::ZERO,
+        };
+        if let Some(entry) = self.directory.get_mut(resource) {
+            entry.admission_left = entry.admission_left.max(Some(least));
+        }
     }
 
     /// Takes in what has changed on a resource: what ended is free before anybody hears of it, and it is reported.
@@ -147,7 +160,7 @@ impl DeskState {
                     reply => {
                         tracing::warn!(%resource, refusal = %refusal_of(reply), "those who wait were not served");
                         if let Some(entry) = self.directory.get_mut(&resource) {
-                            entry.admission_left |= freed;
+                            entry.admission_left = entry.admission_left.max(freed);
                             entry.resting = true;
                         }
                         self.wake_again(&resource);

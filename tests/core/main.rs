@@ -2,6 +2,7 @@
 //! their bytes, and the plan of the house against the code.
 
 mod directions;
+mod events_table;
 mod frames;
 mod ledger_rules;
 mod requests_rules;
