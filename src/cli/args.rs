@@ -10,12 +10,13 @@ use clap_complete::Shell;
 use super::lease_args::LeaseArgs;
 use super::span;
 use crate::client::discovery::NodeAddress;
-use crate::model::{NodeName, Principal, ResourceAddress, Role, Selector, SubName, TokenId};
+use crate::model::{EventKind, NodeName, Principal, ResourceAddress, Role, Selector, SubName, TokenId};
 
 const EXAMPLES: &str = "\
 Examples:
   berth up                                  run the lab of the built-in file
   berth lease --platform android --os '>=14'
+  berth lease acquire pixel-8-a --poll      stand in the waiting room until it is free
   berth lease list
   berth lease release lse_…
 
@@ -27,7 +28,8 @@ Environment:
 
 Exit codes:
   0 success   1 no answer, or a fault   2 wrong use   3 not allowed
-  11 held     12 unknown, or no match   13 already leased, or taken";
+  10 waited too long   11 held     12 unknown, or no match   13 already leased, or taken
+  14 lost a lease that it held     130 Ctrl-C";
 
 /// Leases the devices of a lab, one holder at a time.
 #[derive(Debug, Parser)]
@@ -46,6 +48,9 @@ impl Cli {
         match &self.command {
             Command::Lease(args) if args.mixes_two_commands() => {
                 conflict("'berth lease' asks for a lease by its options or runs a subcommand, not both")
+            }
+            Command::Lease(args) if args.contradicts_itself() => {
+                conflict("'--poll' stands in the waiting room; it cannot be used with '--on-conflict fail'")
             }
             _ => Ok(()),
         }
@@ -77,7 +82,7 @@ pub(super) enum Command {
     Lease(Box<LeaseArgs>),
     /// Show what the node is doing
     Status,
-    /// Show resources
+    /// Show resources, take them out and bring them back
     Resource {
         #[command(subcommand)]
         command: ResourceCommand,
@@ -87,6 +92,8 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: WorkerCommand,
     },
+    /// Show what has happened
+    Events(EventsArgs),
     /// Make, list and revoke tokens
     Token {
         #[command(subcommand)]
@@ -153,6 +160,34 @@ pub(super) enum ResourceCommand {
         /// Its id, or WORKER/ID where two workers have the same
         resource: ResourceAddress,
     },
+    /// Take a resource out: what is leased stays so, nothing new is granted
+    Drain {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
+    /// Bring a resource back
+    Undrain {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  berth events --event lease.expired
+  berth events --follow
+  berth --json events --since 1767225600000 --follow   one JSON object a line")]
+pub(super) struct EventsArgs {
+    /// Go on with what happens, until Ctrl-C
+    #[arg(long)]
+    pub(super) follow: bool,
+    /// Only what comes after this number; the JSON of an event has its number as seq
+    #[arg(long, value_name = "SEQ")]
+    pub(super) since: Option<u64>,
+    /// Only this kind, such as lease.granted
+    #[arg(long, value_name = "NAME")]
+    pub(super) event: Option<EventKind>,
 }
 
 #[derive(Debug, Subcommand)]

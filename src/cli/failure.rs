@@ -5,26 +5,41 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::interrupt::Signal;
 use super::output::Output;
 use super::select::Unselectable;
 use super::wait::NotReady;
 use crate::client::discovery::DiscoveryError;
 use crate::client::{ClientError, InvalidEndpoint};
-use crate::model::{Code, Refusal, RequestId};
+use crate::model::{Code, LeaseId, Refusal};
 
 /// Nobody knows the answer. No node says this, so it is not among its codes.
 const UNANSWERED: &str = "UNANSWERED";
+/// A signal came. No node says this either.
+const INTERRUPTED: &str = "INTERRUPTED";
+/// A holder lost its lease.
+const LEASE_LOST: (&str, u8) = ("LEASE_LOST", 14);
 
 /// The command was used wrongly in a way that clap cannot see.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Misuse(pub(super) String);
 
-/// A lease request that was not settled in time. It goes on.
+/// A signal ended the command before it was done.
 #[derive(Debug, thiserror::Error)]
-#[error("lease request {request} is not settled yet; it may still be granted")]
-pub(super) struct Unsettled {
-    pub(super) request: RequestId,
+#[error("{signal}; {outcome}")]
+pub(super) struct Interrupted {
+    pub(super) signal: Signal,
+    /// What became of what the command had begun.
+    pub(super) outcome: String,
+}
+
+/// The lease that the command held is over.
+#[derive(Debug, thiserror::Error)]
+#[error("lease {lease} is lost: {why}")]
+pub(super) struct Lost {
+    pub(super) lease: LeaseId,
+    pub(super) why: String,
 }
 
 /// What is printed about a failure.
@@ -89,7 +104,9 @@ impl Verdict {
         let (code, exit) = match error {
             e if e.is::<Misuse>() || e.is::<Unselectable>() || e.is::<InvalidEndpoint>() => misuse(Code::BadRequest),
             e if matches!(e.downcast_ref(), Some(DiscoveryError::Several { .. })) => misuse(Code::BadRequest),
-            e if e.is::<DiscoveryError>() || e.is::<Unsettled>() || e.is::<NotReady>() => (UNANSWERED, 1),
+            e if e.is::<DiscoveryError>() || e.is::<NotReady>() => (UNANSWERED, 1),
+            e if e.is::<Lost>() => LEASE_LOST,
+            e if let Some(Interrupted { signal, .. }) = e.downcast_ref() => (INTERRUPTED, signal.exit_code()),
             e if matches!(e.downcast_ref(), Some(ClientError::Unanswered { .. })) => (UNANSWERED, 1),
             _ => misuse(Code::Internal),
         };
@@ -97,12 +114,17 @@ impl Verdict {
     }
 }
 
-/// What failed and, of its causes, the innermost: the layers of an HTTP library in between tell people nothing.
 fn chained(error: &anyhow::Error) -> String {
-    if error.downcast_ref::<ClientError>().is_none() {
-        return format!("{error:#}");
+    match error.downcast_ref::<ClientError>() {
+        Some(error) => cause(error),
+        None => format!("{error:#}"),
     }
-    match error.chain().skip(1).last() {
+}
+
+/// What failed and, of its causes, the innermost: the layers of an HTTP library in between tell people nothing.
+pub(super) fn cause(error: &ClientError) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    match causes.last() {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     }
@@ -149,6 +171,18 @@ mod tests {
         let fault = anyhow::anyhow!("inner").context("outer");
         assert_eq!(reported(fault, false), (1, "error INTERNAL: outer: inner\nhint: try this\n".to_owned()));
         assert_eq!(reported(io::Error::from(io::ErrorKind::BrokenPipe).into(), false), (0, String::new()));
+    }
+
+    #[test]
+    fn a_lost_lease_ends_with_14_and_a_signal_as_a_shell_expects() {
+        let lost = Lost { lease: "mine".parse().unwrap(), why: "no active lease mine".to_owned() };
+        let text = "error LEASE_LOST: lease mine is lost: no active lease mine\nhint: try this\n";
+        assert_eq!(reported(lost.into(), false), (14, text.to_owned()));
+        for (signal, exit, word) in [(Signal::Interrupt, 130, "interrupted"), (Signal::Terminate, 143, "terminated")] {
+            let ended = Interrupted { signal, outcome: "cancelled it".to_owned() };
+            let text = format!("error INTERRUPTED: {word}; cancelled it\nhint: try this\n");
+            assert_eq!(reported(ended.into(), false), (exit, text));
+        }
     }
 
     #[test]

@@ -26,6 +26,19 @@ pub(super) async fn resources(
             let human = resource_sheet(&resource);
             output.answer(&OneResource { resource }, || human)
         }
+        ResourceCommand::Drain { resource } => {
+            let resource = client.drain(&resource).await?;
+            if !resource.leases.is_empty() {
+                output.talk(&format!("still leased: {}", leases(&resource)));
+            }
+            let human = format!("drained {}\n", resource.id);
+            output.answer(&OneResource { resource }, || human)
+        }
+        ResourceCommand::Undrain { resource } => {
+            let resource = client.undrain(&resource).await?;
+            let human = format!("{} is {}\n", resource.id, resource.state.as_str());
+            output.answer(&OneResource { resource }, || human)
+        }
     }
 }
 
@@ -68,10 +81,17 @@ fn worker(resource: &ResourceView) -> String {
     resource.worker.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
+/// How many wait; nothing where nobody does.
+fn queue(resource: &ResourceView) -> String {
+    if resource.queue_length == 0 { String::new() } else { resource.queue_length.to_string() }
+}
+
 pub(super) fn resource_list(resources: &[ResourceView]) -> String {
-    let rows =
-        resources.iter().map(|it| [it.id.to_string(), worker(it), state(it), table::labels(&it.labels), leases(it)]);
-    table::list(["RESOURCE", "WORKER", "STATE", "LABELS", "LEASES"], rows)
+    let rows = resources.iter().map(|it| {
+        let reason = it.reason.clone().unwrap_or_default();
+        [it.id.to_string(), worker(it), state(it), reason, queue(it), table::labels(&it.labels), leases(it)]
+    });
+    table::list(["RESOURCE", "WORKER", "STATE", "REASON", "QUEUE", "LABELS", "LEASES"], rows)
 }
 
 fn resource_sheet(resource: &ResourceView) -> String {
@@ -81,6 +101,8 @@ fn resource_sheet(resource: &ResourceView) -> String {
         ("worker", worker(resource)),
         ("reachable", away.to_owned()),
         ("state", state(resource)),
+        ("reason", resource.reason.clone().unwrap_or_default()),
+        ("queue", queue(resource)),
         ("labels", table::labels(&resource.labels)),
         ("max shared", resource.max_shared.to_string()),
         ("fence", resource.fence.to_string()),
@@ -113,11 +135,15 @@ pub(super) fn status_sheet(status: &StatusView) -> String {
     let node = &status.node;
     let ready = if node.ready { "ready" } else { "not ready" };
     let counts = &status.resources;
+    let mut resources = format!("{}: {} available, {} leased", counts.total, counts.available, counts.leased);
+    if counts.drained > 0 {
+        resources.push_str(&format!(", {} drained", counts.drained));
+    }
     let mut text = table::sheet([
         ("node", format!("{} ({}), {ready}", node.name, node.role)),
         ("version", node.version.clone()),
         ("started", format!("{:.0}", node.started_at)),
-        ("resources", format!("{}: {} available, {} leased", counts.total, counts.available, counts.leased)),
+        ("resources", resources),
         ("leases", status.leases.to_string()),
         ("waiting", status.waiting.to_string()),
     ]);

@@ -2,7 +2,7 @@
 
 use super::args::{Command, ResourceCommand};
 use super::connect::Connector;
-use super::failure::{Unsettled, refusal};
+use super::failure::refusal;
 use super::lease_args::LeaseCommand;
 use crate::client::{Client, ClientError};
 use crate::model::{Code, Refusal, ResourceAddress};
@@ -20,16 +20,20 @@ impl Subject {
         match command {
             Command::Lease(args) => {
                 let resource = match &args.command {
-                    Some(LeaseCommand::Acquire { resource, .. }) => Some(resource),
+                    Some(LeaseCommand::Acquire(args)) => Some(&args.resource),
+                    Some(LeaseCommand::WaitingRoom { resource } | LeaseCommand::Leave { resource }) => Some(resource),
                     Some(_) => None,
                     None => args.request.target.resource.as_ref(),
                 };
-                let leases = matches!(args.command, None | Some(LeaseCommand::Acquire { .. }));
+                let leases = matches!(args.command, None | Some(LeaseCommand::Acquire(_)));
                 Self { resource: resource.cloned(), leases }
             }
-            Command::Resource { command: ResourceCommand::Show { resource } } => {
-                Self { resource: Some(resource.clone()), leases: false }
-            }
+            Command::Resource {
+                command:
+                    ResourceCommand::Show { resource }
+                    | ResourceCommand::Drain { resource }
+                    | ResourceCommand::Undrain { resource },
+            } => Self { resource: Some(resource.clone()), leases: false },
             _ => Self::default(),
         }
     }
@@ -38,7 +42,7 @@ impl Subject {
 /// What to try after `error`, where there is something.
 pub(super) async fn after(error: &anyhow::Error, subject: &Subject, connector: &Connector) -> Option<String> {
     let unknown = matches!(error.downcast_ref(), Some(ClientError::Unanswered { reached: true, .. }));
-    if error.is::<Unsettled>() || (subject.leases && unknown) {
+    if subject.leases && unknown {
         return Some("see whether it was granted with `berth lease list`".to_owned());
     }
     let refusal = refusal(error)?;
@@ -59,7 +63,7 @@ fn about_holding(refusal: &Refusal) -> Option<String> {
         (Some(lease), _) => {
             format!("`berth lease show {lease}` shows what is held, `berth lease release {lease}` frees it")
         }
-        (None, Some(request)) => format!("lease request {request} is still open; it ends by itself"),
+        (None, Some(request)) => format!("`berth lease cancel {request}` ends the request that waits"),
         (None, None) => "`berth lease list` shows what is held, `berth lease release ID` frees it".to_owned(),
     })
 }

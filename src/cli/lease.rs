@@ -4,46 +4,46 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::failure::Unsettled;
+use super::interrupt::Interrupt;
 use super::lease_args::{LeaseArgs, LeaseCommand, renew};
 use super::output::Output;
-use super::{span, table};
-use crate::client::{Client, ClientError};
-use crate::model::Refusal;
-use crate::service::answers::{Acquired, Leases, OneLease, OneRequest};
-use crate::service::ask::RequestBody;
-use crate::service::views::{LeaseView, RequestState, RequestView, left};
+use super::patience::Pace;
+use super::{acquire, request, span, table, waiting_room};
+use crate::client::Client;
+use crate::service::answers::{Leases, OneLease};
+use crate::service::views::{LeaseView, left};
 
-/// How long a request that waits is followed.
-const FOLLOW_BOUND: Duration = Duration::from_secs(60);
-/// One long poll.
-const POLL_WAIT: Duration = Duration::from_secs(20);
-/// Between two long polls, for a node that answers them at once.
-const POLL_PAUSE: Duration = Duration::from_millis(200);
-
-pub(super) async fn run(args: LeaseArgs, client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(
+    args: LeaseArgs,
+    client: &Client,
+    output: &mut Output<'_>,
+    interrupt: &mut Interrupt,
+    pace: Pace,
+) -> anyhow::Result<()> {
     let Some(command) = args.command else {
-        let body = args.request.body()?;
-        return request(&body, client, FOLLOW_BOUND, output).await;
+        return request::run(args.request, client, output, interrupt, pace).await;
     };
     match command {
-        LeaseCommand::Acquire { resource, duration, terms } => {
-            let acquired = client.acquire(&resource, &terms.acquire(duration)).await?;
-            let line = match &acquired {
-                Acquired::Active { lease } => said("leased", lease),
-                Acquired::Pending(pending) => {
-                    format!("pending {} position {}\n", pending.resource_id, pending.waiting_position)
-                }
-            };
-            output.answer(&acquired, || line)
+        LeaseCommand::Acquire(args) => acquire::run(args, client, output, interrupt, pace).await,
+        LeaseCommand::WaitingRoom { resource } => waiting_room::show(&resource, client, output).await,
+        LeaseCommand::Leave { resource } => waiting_room::leave(&resource, client, output).await,
+        LeaseCommand::Cancel { request } => {
+            client.cancel(&request).await?;
+            let shape = serde_json::json!({ "requestId": request, "state": "cancelled" });
+            output.answer(&shape, || format!("cancelled lease request {request}\n"))
         }
         LeaseCommand::Renew { lease, ttl, fence } => {
-            let lease = client.renew(&lease, &renew(ttl, fence)).await?;
-            let line = said("renewed", &lease);
-            output.answer(&OneLease { lease }, || line)
+            let renewed = client.renew(&lease, &renew(ttl, fence)).await?;
+            for notice in &renewed.notices {
+                output.talk(&format!("notice: {} {}", until(notice.at), notice.message));
+            }
+            output.answer(&renewed, || said("renewed", &renewed.lease))
         }
         LeaseCommand::Release { lease, fence } => {
             let released = client.release(&lease, fence).await?;
+            if let Some(next) = &released.admitted_waiter {
+                output.talk(&format!("{} is next for {}", next, released.resource_id));
+            }
             output.answer(&released, || format!("{}\n", released.message))
         }
         LeaseCommand::List => {
@@ -62,43 +62,12 @@ pub(super) async fn run(args: LeaseArgs, client: &Client, output: &mut Output<'_
     }
 }
 
-/// Asks for a lease and stays until the request is settled, at most for `bound` after its first answer.
-pub(super) async fn request(
-    body: &RequestBody,
-    client: &Client,
-    bound: Duration,
-    output: &mut Output<'_>,
-) -> anyhow::Result<()> {
-    let mut request = client.request(body).await?;
-    if request.state == RequestState::Waiting {
-        output.talk(&format!("lease request {} is being placed …", request.id));
-        let id = request.id.clone();
-        let settled = tokio::time::timeout(bound, settle(client, request)).await;
-        request = settled.map_err(|_| Unsettled { request: id })??;
-    }
-    match (request.state, request.lease.clone(), &request.error) {
-        (RequestState::Granted, Some(lease), _) => output.answer(&OneRequest { request }, || said("leased", &lease)),
-        (RequestState::Failed, _, Some(refusal)) => Err(Refusal::clone(refusal).into()),
-        _ => Err(anyhow::anyhow!("lease request {} is settled without a lease and without a reason", request.id)),
-    }
-}
-
-async fn settle(client: &Client, mut request: RequestView) -> Result<RequestView, ClientError> {
-    loop {
-        request = client.lease_request(&request.id, POLL_WAIT).await.map_err(ClientError::after_a_first_answer)?;
-        if request.state != RequestState::Waiting {
-            return Ok(request);
-        }
-        tokio::time::sleep(POLL_PAUSE).await;
-    }
-}
-
-fn said(verb: &str, lease: &LeaseView) -> String {
+pub(super) fn said(verb: &str, lease: &LeaseView) -> String {
     format!("{verb} {} {} until {}\n", lease.id, lease.resource_id, until(lease.expires_at))
 }
 
 /// In whole seconds, rounded down: nobody relies on a part of a second.
-fn until(at: Timestamp) -> String {
+pub(super) fn until(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 

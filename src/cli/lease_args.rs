@@ -1,18 +1,21 @@
 //! The arguments of `berth lease` and its subcommands.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{select, span};
 use crate::model::{
-    ChosenLeaseId, Fence, IdempotencyKey, LeaseId, Mode, Note, Priority, ResourceAddress, Selector, Ttl,
+    ChosenLeaseId, Fence, IdempotencyKey, LeaseId, Mode, Note, Priority, RequestId, ResourceAddress, Selector, Timeout,
+    Ttl,
 };
-use crate::service::ask::{AcquireBody, RenewBody, RequestBody};
+use crate::service::ask::{AcquireBody, OnConflict, RenewBody, RequestBody};
 
 const EXAMPLES: &str = "\
 Examples:
   berth lease --platform android --model 'Pixel 8' --os '>=14' --ttl 30m
   berth lease --select 'board=imx8,rack in (a,b)' --no-wait
   berth lease --resource pixel-8-a --lease-id ad-7f3a --note 'nightly run'
+  berth lease --platform android --timeout 10m --priority 5
+  berth lease --platform android --keep          until Ctrl-C
   berth lease renew ad-7f3a
   berth lease release ad-7f3a";
 
@@ -26,6 +29,11 @@ pub(super) struct LeaseArgs {
 }
 
 impl LeaseArgs {
+    /// True when a subcommand is asked for two things that exclude each other.
+    pub(super) fn contradicts_itself(&self) -> bool {
+        matches!(&self.command, Some(LeaseCommand::Acquire(args)) if args.contradicts_itself())
+    }
+
     /// True when options of a request stand beside a subcommand, which would ignore them.
     pub(super) fn mixes_two_commands(&self) -> bool {
         self.command.is_some() && self.request != RequestArgs::default()
@@ -34,17 +42,8 @@ impl LeaseArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LeaseCommand {
-    /// Lease one resource at once, or be refused
-    #[command(after_help = "Example:\n  berth lease acquire pixel-8-a --duration 10m")]
-    Acquire {
-        /// Its id, or WORKER/ID where two workers have the same
-        resource: ResourceAddress,
-        /// How long the lease lasts without a renew, such as 10m
-        #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
-        duration: Option<Ttl>,
-        #[command(flatten)]
-        terms: Terms,
-    },
+    /// Lease one resource at once, be refused, or stand in its waiting room
+    Acquire(AcquireArgs),
     /// Move a lease's deadline to now plus its width
     Renew {
         /// Which lease
@@ -66,6 +65,22 @@ pub(super) enum LeaseCommand {
         #[arg(long, value_parser = fence)]
         fence: Option<Fence>,
     },
+    /// Show who waits for a resource
+    WaitingRoom {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
+    /// Leave the waiting room of a resource
+    Leave {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
+    /// End a lease request that waits
+    Cancel {
+        /// Which lease request
+        #[arg(value_name = "REQUEST")]
+        request: RequestId,
+    },
     /// List the active leases
     List,
     /// Show one active lease
@@ -74,6 +89,66 @@ pub(super) enum LeaseCommand {
         #[arg(value_name = "ID")]
         lease: LeaseId,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  berth lease acquire pixel-8-a --duration 10m
+  berth lease acquire pixel-8-a --on-conflict join-waiting-room   ask again with the same words
+  berth lease acquire pixel-8-a --poll                            stay until it is your turn")]
+pub(super) struct AcquireArgs {
+    /// Its id, or WORKER/ID where two workers have the same
+    pub(super) resource: ResourceAddress,
+    /// How long the lease lasts without a renew, such as 10m
+    #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
+    duration: Option<Ttl>,
+    /// What to do while others hold it [default: fail]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    on_conflict: Option<Conflict>,
+    /// Stand in the waiting room and ask again until it is this caller's turn; Ctrl-C leaves
+    #[arg(long)]
+    pub(super) poll: bool,
+    #[command(flatten)]
+    terms: Terms,
+    /// Names this attempt: under the same key, a retry gets the same lease
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What `--on-conflict` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Conflict {
+    /// Be refused
+    Fail,
+    /// Stand in the waiting room, and ask again
+    JoinWaitingRoom,
+}
+
+impl AcquireArgs {
+    /// True when it is to stay, and also to be refused.
+    pub(super) fn contradicts_itself(&self) -> bool {
+        self.poll && self.on_conflict == Some(Conflict::Fail)
+    }
+
+    /// The body of an acquire.
+    pub(super) fn body(self) -> AcquireBody {
+        let on_conflict = match self.on_conflict {
+            Some(Conflict::Fail) => Some(OnConflict::Fail),
+            Some(Conflict::JoinWaitingRoom) => Some(OnConflict::JoinWaitingRoom),
+            None => self.poll.then_some(OnConflict::JoinWaitingRoom),
+        };
+        AcquireBody {
+            on_conflict,
+            mode: self.terms.mode(),
+            ttl_ms: self.duration,
+            priority: self.terms.priority,
+            lease_id: self.terms.lease_id,
+            note: self.terms.note,
+            idempotency_key: self.idempotency_key,
+            ..AcquireBody::default()
+        }
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Args)]
@@ -85,9 +160,15 @@ pub(super) struct RequestArgs {
     ttl: Option<Ttl>,
     #[command(flatten)]
     terms: Terms,
+    /// Wait at most so long, such as 5m; without it for as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = span::timeout, conflicts_with = "no_wait")]
+    timeout: Option<Timeout>,
     /// Be refused rather than wait
     #[arg(long)]
     no_wait: bool,
+    /// Stay, renew the lease, and release it on Ctrl-C
+    #[arg(long)]
+    pub(super) keep: bool,
     /// Names this attempt: under the same key, a retry gets the same lease
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,
@@ -135,18 +216,6 @@ impl Terms {
     fn mode(&self) -> Option<Mode> {
         self.shared.then_some(Mode::Shared)
     }
-
-    /// The body of an acquire.
-    pub(super) fn acquire(self, ttl: Option<Ttl>) -> AcquireBody {
-        AcquireBody {
-            mode: self.mode(),
-            ttl_ms: ttl,
-            priority: self.priority,
-            lease_id: self.lease_id,
-            note: self.note,
-            ..AcquireBody::default()
-        }
-    }
 }
 
 impl RequestArgs {
@@ -159,6 +228,7 @@ impl RequestArgs {
             select: self.target.selector()?,
             resource_id: self.target.resource,
             no_wait: self.no_wait,
+            timeout_ms: self.timeout,
             mode: self.terms.mode(),
             ttl_ms: self.ttl,
             priority: self.terms.priority,

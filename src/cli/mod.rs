@@ -4,14 +4,20 @@
 //! (SPEC §11), with 2 when it was used wrongly, or with 1. A reader that has seen enough (`berth lease list | head`)
 //! is a success.
 
+mod acquire;
 mod args;
 mod connect;
+mod events;
 mod failure;
 mod fleet;
 mod hint;
+mod interrupt;
+mod keep;
 mod lease;
 mod lease_args;
 mod output;
+mod patience;
+mod request;
 mod select;
 mod span;
 mod table;
@@ -19,6 +25,7 @@ mod table;
 mod tests;
 mod token;
 mod wait;
+mod waiting_room;
 
 use std::process::ExitCode;
 
@@ -29,7 +36,9 @@ use self::args::{Cli, Command, ConfigCommand};
 pub use self::args::{ConfigArgs, UpArgs};
 use self::connect::Connector;
 use self::failure::Misuse;
+use self::interrupt::Interrupt;
 use self::output::Output;
+use self::patience::Pace;
 
 /// The commands that run or read a node rather than ask one. An error with a
 /// [`crate::model::Refusal`] in its chain is printed as that refusal and ends the process with its exit code; any
@@ -89,29 +98,48 @@ fn dispatch(cli: Cli, operator: &dyn Operator, output: &mut Output) -> anyhow::R
             // A command asks one question after the other; it needs no threads.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.context("the runtime could not be started")?;
-            Ok(ExitCode::from(runtime.block_on(ask(command, &connector, output))))
+            Ok(ExitCode::from(runtime.block_on(ask(
+                command,
+                &connector,
+                output,
+                Interrupt::of_process(),
+                Pace::default(),
+            ))))
         }
     }
 }
 
 /// Carries out a command that asks a node, and says how the process ends.
-async fn ask(command: Command, connector: &Connector, output: &mut Output<'_>) -> u8 {
+async fn ask(
+    command: Command,
+    connector: &Connector,
+    output: &mut Output<'_>,
+    mut interrupt: Interrupt,
+    pace: Pace,
+) -> u8 {
     let subject = hint::Subject::of(&command);
-    let Err(error) = answer(command, connector, output).await else { return 0 };
+    let Err(error) = answer(command, connector, output, &mut interrupt, pace).await else { return 0 };
     // A program reads the code and the details; only people are told what to try.
     let hint = if output.json() { None } else { hint::after(&error, &subject, connector).await };
     failure::report(&error, hint.as_deref(), output)
 }
 
-async fn answer(command: Command, connector: &Connector, output: &mut Output<'_>) -> anyhow::Result<()> {
+async fn answer(
+    command: Command,
+    connector: &Connector,
+    output: &mut Output<'_>,
+    interrupt: &mut Interrupt,
+    pace: Pace,
+) -> anyhow::Result<()> {
     if let Command::Wait(args) = command {
         return wait::ready(&args, connector, output).await;
     }
     let client = connector.client().await?;
     match command {
-        Command::Lease(args) => lease::run(*args, &client, output).await,
+        Command::Lease(args) => lease::run(*args, &client, output, interrupt, pace).await,
         Command::Resource { command } => fleet::resources(command, &client, output).await,
         Command::Worker { command } => fleet::workers(command, &client, output).await,
+        Command::Events(args) => events::run(&args, &client, output, pace).await,
         Command::Status => fleet::status(&client, output).await,
         Command::Token { command } => token::run(command, &client, output).await,
         Command::Up(_) | Command::Config { .. } | Command::Completions { .. } | Command::Wait(_) => {

@@ -42,6 +42,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Prints one line of data.
+    pub(super) fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        self.data(&format!("{}\n", printable(text).replace('\n', "\u{fffd}")))
+    }
+
     /// Prints `text` as it is.
     pub(super) fn data(&mut self, text: &str) -> anyhow::Result<()> {
         self.out.write_all(text.as_bytes())?;

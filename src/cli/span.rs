@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::model::Ttl;
 use crate::model::span::{Bounds, parse};
 use crate::model::time::whole_ms;
+use crate::model::{Timeout, Ttl};
 
 /// What can be asked for; what a node grants is bounded far below.
 const BOUNDS: Bounds = Bounds { least: Duration::from_millis(1), most: Duration::from_secs(10 * 365 * 24 * 3600) };
@@ -22,6 +22,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// A lease's width.
 pub(super) fn ttl(text: &str) -> Result<Ttl, String> {
     Ttl::try_from(whole_ms(duration(text)?)).map_err(|error| error.to_string())
+}
+
+/// The bound of a wait.
+pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
+    Timeout::try_from(whole_ms(duration(text)?)).map_err(|_| "is out of bounds; at most 30d".to_owned())
 }
 
 /// Roughly `span`, in its two largest units: `14m59s`, `3d4h`, `15m`.

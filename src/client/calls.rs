@@ -6,12 +6,15 @@ use reqwest::{Method, StatusCode};
 
 use super::{Client, ClientError};
 use crate::limits::LONG_POLL_MAX;
-use crate::model::{Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
+use crate::model::{EventKind, Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
 use crate::service::answers::{
-    Acquired, Leases, OneLease, OneRequest, OneResource, OneToken, Resources, TokenCreated, Tokens, Workers,
+    Acquired, Events, Leases, Left, OneLease, OneRequest, OneResource, OneToken, Renewed, Resources, TokenCreated,
+    Tokens, Workers,
 };
 use crate::service::ask::{AcquireBody, RenewBody, RequestBody, TokenBody};
-use crate::service::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WorkerView};
+use crate::service::views::{
+    LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView,
+};
 use crate::trust::TokenInfo;
 
 /// A lease request is answered within 10 s by SPEC §2; as much again for the way.
@@ -21,10 +24,19 @@ const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 
 /// Every call errs with a [`ClientError`]; the codes of a refusal are those of SPEC §11.
 impl Client {
-    /// Leases a named resource now (SPEC §2, door 1).
+    /// Leases a named resource now, or stands in its waiting room if the body says so (SPEC §2, door 1).
     pub async fn acquire(&self, resource: &ResourceAddress, body: &AcquireBody) -> Result<Acquired, ClientError> {
-        let question = self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body);
-        self.ask(question).await
+        self.ask(self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body)).await
+    }
+
+    /// Who waits for a resource by its name.
+    pub async fn waiting_room(&self, resource: &ResourceAddress) -> Result<WaitingRoomView, ClientError> {
+        self.ask(self.question(Method::GET, &["resources", &resource.to_string(), "waiting-room"])).await
+    }
+
+    /// Leaves a waiting room.
+    pub async fn leave(&self, resource: &ResourceAddress) -> Result<Left, ClientError> {
+        self.ask(self.question(Method::DELETE, &["resources", &resource.to_string(), "waiting-room", "me"])).await
     }
 
     /// Asks for a lease (SPEC §2, door 2). A request that failed at once is a refusal; one that is still waiting is
@@ -42,6 +54,11 @@ impl Client {
         self.ask(question).await.map(|OneRequest { request }| request)
     }
 
+    /// Ends a lease request that waits.
+    pub async fn cancel(&self, id: &RequestId) -> Result<(), ClientError> {
+        self.done(self.question(Method::DELETE, &["lease-requests", id.as_str()])).await
+    }
+
     /// The active leases that the caller may see.
     pub async fn leases(&self) -> Result<Vec<LeaseView>, ClientError> {
         self.ask(self.question(Method::GET, &["leases"])).await.map(|Leases { leases }| leases)
@@ -53,9 +70,9 @@ impl Client {
     }
 
     /// Moves a lease's deadline (SPEC §4).
-    pub async fn renew(&self, id: &LeaseId, body: &RenewBody) -> Result<LeaseView, ClientError> {
+    pub async fn renew(&self, id: &LeaseId, body: &RenewBody) -> Result<Renewed, ClientError> {
         let question = self.question(Method::POST, &["leases", id.as_str(), "renew"]).json(body);
-        self.ask(question).await.map(|OneLease { lease }| lease)
+        self.ask(question).await
     }
 
     /// Ends a lease; with a fence only if it is still that grant.
@@ -82,6 +99,25 @@ impl Client {
     pub async fn resource(&self, address: &ResourceAddress) -> Result<ResourceView, ClientError> {
         let question = self.question(Method::GET, &["resources", &address.to_string()]);
         self.ask(question).await.map(|OneResource { resource }| resource)
+    }
+
+    /// Takes a resource out: what is leased stays so, nothing new is granted.
+    pub async fn drain(&self, resource: &ResourceAddress) -> Result<ResourceView, ClientError> {
+        let question = self.question(Method::POST, &["resources", &resource.to_string(), "drain"]);
+        self.ask(question).await.map(|OneResource { resource }| resource)
+    }
+
+    /// Brings a resource back.
+    pub async fn undrain(&self, resource: &ResourceAddress) -> Result<ResourceView, ClientError> {
+        let question = self.question(Method::DELETE, &["resources", &resource.to_string(), "drain"]);
+        self.ask(question).await.map(|OneResource { resource }| resource)
+    }
+
+    /// Up to `limit` events after `after`, of one kind only if one is given; 1 to 1 000.
+    pub async fn events(&self, after: u64, limit: usize, event: Option<EventKind>) -> Result<Events, ClientError> {
+        let mut query = vec![("after", after.to_string()), ("limit", limit.to_string())];
+        query.extend(event.map(|kind| ("event", kind.as_str().to_owned())));
+        self.ask(self.question(Method::GET, &["events"]).query(&query)).await
     }
 
     /// The workers of the lab; gateways answer it.

@@ -20,7 +20,7 @@ pub enum ClientError {
         reached: bool,
         /// What the connection says.
         #[source]
-        source: reqwest::Error,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// What answered does not speak the contract of a node.
     #[error("{endpoint} gave an answer that is none of Berth's: {why}")]

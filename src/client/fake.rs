@@ -57,6 +57,7 @@ pub(crate) fn lease(id: &str, resource: &str) -> Value {
 pub(crate) fn resource(id: &str, worker: &str) -> Value {
     json!({
         "id": id, "labels": {"platform": "android", "os": "15"}, "state": "available", "fence": 0, "maxShared": 1,
+        "queueLength": 0,
         "worker": worker, "reachable": true, "leases": [],
     })
 }
@@ -74,6 +75,19 @@ pub(crate) fn request(state: &str, rest: &Value) -> Value {
 /// The body of an error.
 pub(crate) fn error(code: &str, message: &str, details: &Value) -> Value {
     json!({ "error": { "code": code, "message": message, "details": details } })
+}
+
+/// An event.
+pub(crate) fn event(seq: u64) -> Value {
+    json!({
+        "id": "evt_01900000-0000-7000-8000-000000000000", "seq": seq, "timestamp": "2026-01-01T00:00:00.000000Z",
+        "event": "lease.expired", "payload": {"leaseId": "mine", "fence": seq}, "node": "rack-1",
+    })
+}
+
+/// The same as a stream tells it.
+pub(crate) fn told(seq: u64) -> String {
+    format!("id: {seq}\nevent: lease.expired\ndata: {}\n\n", event(seq))
 }
 
 /// A text of the shape of a token's secret.

@@ -3,16 +3,19 @@
 //! A [`Client`] talks to one node, over TCP or over the node's Unix socket. Every call has a bound, every answer a
 //! largest size. A call ends in one of four ways: an answer; [`ClientError::Refused`], the node said no;
 //! [`ClientError::Unanswered`], nobody knows whether it happened; [`ClientError::BadAnswer`], what came back was
-//! not the contract. [`discovery`] finds the nodes that run on this machine.
+//! not the contract. What takes longer than an answer is an [`EventStream`]. [`discovery`] finds the nodes that run on this machine.
 
 mod calls;
 pub mod discovery;
 mod endpoint;
 mod error;
+mod messages;
+mod streams;
 mod transport;
 
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
 pub use error::ClientError;
+pub use streams::{EventStream, LeaseNews, Place, RequestNews};
 pub use transport::Client;
 
 #[cfg(test)]

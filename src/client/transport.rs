@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::messages::Silence;
 use super::{ClientError, Endpoint, InvalidEndpoint};
 use crate::model::{Refusal, SubName};
 
@@ -61,9 +62,14 @@ impl Client {
 
     /// A question to `/v1/<segments>`; each segment is percent-encoded, its slashes too.
     pub(super) fn question(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+        self.endless(method, segments).timeout(self.bound)
+    }
+
+    /// A question whose answer has no end; see [`Self::open`].
+    pub(super) fn endless(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         let mut url = self.base.clone();
         url.path_segments_mut().expect("an HTTP URL has a path").pop_if_empty().push("v1").extend(segments);
-        let question = self.http.request(method, url).timeout(self.bound);
+        let question = self.http.request(method, url);
         match &self.requester {
             Some(requester) => question.header("Berth-Requester", requester.as_str()),
             None => question,
@@ -74,6 +80,32 @@ impl Client {
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: RequestBuilder) -> Result<T, ClientError> {
         let answer = self.exchange(question).await?;
         self.judge(answer)
+    }
+
+    /// Asks for something whose answer has no body.
+    pub(super) async fn done(&self, question: RequestBuilder) -> Result<(), ClientError> {
+        let answer = self.exchange(question).await?;
+        if answer.status == StatusCode::NO_CONTENT { Ok(()) } else { self.judge::<IgnoredAny>(answer).map(drop) }
+    }
+
+    /// Asks for a stream of events; its beginning is bounded, and an answer that is none is a refusal.
+    pub(super) async fn open(&self, question: RequestBuilder) -> Result<Response, ClientError> {
+        let begun = tokio::time::timeout(self.bound, question.send()).await;
+        let mut response = begun.map_err(|_| self.silent(self.bound))?.map_err(|source| self.unanswered(source))?;
+        let content = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if response.status().is_success() && content.starts_with("text/event-stream") {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        if status.is_success() {
+            return Err(self.bad_answer("no stream of events came"));
+        }
+        let body = tokio::time::timeout(self.bound, self.read(response)).await;
+        let body = body.map_err(|_| self.silent(self.bound))??;
+        match self.judge::<IgnoredAny>(Answer { status, headers, body }) {
+            Err(error) => Err(error),
+            Ok(_) => Err(self.bad_answer("no stream of events came")),
+        }
     }
 
     /// Asks, and reads the whole answer, whatever its status.
@@ -108,9 +140,15 @@ impl Client {
         Ok(body)
     }
 
-    fn unanswered(&self, source: reqwest::Error) -> ClientError {
+    pub(super) fn unanswered(&self, source: reqwest::Error) -> ClientError {
         let source = source.without_url();
-        ClientError::Unanswered { endpoint: self.name.clone(), reached: !source.is_connect(), source }
+        let reached = !source.is_connect();
+        ClientError::Unanswered { endpoint: self.name.clone(), reached, source: source.into() }
+    }
+
+    /// Nothing came for so long.
+    pub(super) fn silent(&self, bound: Duration) -> ClientError {
+        ClientError::Unanswered { endpoint: self.name.clone(), reached: true, source: Silence(bound).into() }
     }
 
     pub(super) fn bad_answer(&self, why: impl std::fmt::Display) -> ClientError {

@@ -286,16 +286,16 @@ impl Coordinator for HostService {
             lease: query.lease.clone(),
         };
         let mut newest = self.events.newest();
+        // How far the log has been looked at; what comes while the time runs out is for the next call.
+        let mut looked_at = query.after;
         let waiting = async {
             loop {
                 let last = *newest.borrow_and_update();
                 let found = self.events.read(query.after, query.limit, &filter).await.map_err(unreadable)?;
+                let last_read = found.last().map_or(0, |event| event.seq);
                 // What the filter leaves out was looked at too, unless the page is full.
-                let full = found.len() >= query.limit;
-                let last_seq = match found.last() {
-                    Some(event) if full => event.seq,
-                    _ => last.max(query.after),
-                };
+                let last_seq = if found.len() >= query.limit { last_read } else { last.max(last_read) };
+                looked_at = last_seq;
                 if !found.is_empty() || wait.is_zero() || newest.changed().await.is_err() {
                     let events = found.into_iter().map(|event| self.event_view(event)).collect();
                     return Ok(Events { events, last_seq });
@@ -307,7 +307,7 @@ impl Coordinator for HostService {
         }
         match tokio::time::timeout(wait, waiting).await {
             Ok(events) => events,
-            Err(_) => Ok(Events { events: Vec::new(), last_seq: query.after }),
+            Err(_) => Ok(Events { events: Vec::new(), last_seq: looked_at }),
         }
     }
 

@@ -1,3 +1,5 @@
+mod streams;
+
 use std::time::Duration;
 
 use axum::Router;
