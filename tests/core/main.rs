@@ -6,7 +6,7 @@ mod events_table;
 mod frames;
 mod ledger_rules;
 mod requests_rules;
-//mod resource_rules;
+mod resource_rules;
 mod sample;
 mod store;
 mod view_and_table;

@@ -288,7 +288,10 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     let mut draft = Draft::new(state, around);
     draft.settle_time();
     let settled = draft.changes.len();
-    let before = serve::serve(&mut draft, None);
+    // What time has ended is handed over at once, so that the command finds nobody ahead. A command that does nothing
+    // but hand over does it once: by its own grace, and apart from what has ended.
+    let only_hands_over = matches!(command, Command::Wake | Command::Serve { .. });
+    let before = if only_hands_over { serve::Served::default() } else { serve::serve(&mut draft, None) };
     let command_from = draft.changes.len();
     let mut least_grace = None;
     let mut reply = match command {

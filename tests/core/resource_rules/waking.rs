@@ -235,6 +235,29 @@ fn whoever_shares_does_not_slip_past_one_that_waits_to_have_it_alone() {
 }
 
 #[test]
+fn the_first_admission_after_a_start_keeps_what_expired_while_the_node_was_down_for_its_least_grace() {
+    let (mut device, _) = held(unattended);
+    device.wait(unattended(waiter(3, "omar", at(1)), at(1)), at(1));
+    let start = at(700_000);
+    device.carry_out(vec![], start, Crash::BeforeApply);
+    let decision = device.take(Command::Serve { freed: Some(GRACE) }, start);
+    assert_eq!(admitted(&decision.changes), ["kim"]);
+    assert_eq!(device.kept_for(), ["kim"]);
+    assert_eq!(device.waiters(), ["omar"]);
+}
+
+#[test]
+fn what_has_expired_can_be_committed_apart_from_whom_it_is_handed_to() {
+    let (mut device, ruths) = held(|waiter, _| waiter);
+    let decision = device.decide(Command::Wake, at(600_000));
+    let (own, handed_over) = decision.changes.split_at(decision.handed_over_from);
+    assert!(matches!(own, [Change::Ended { lease, .. }] if *lease == ruths.lease), "{own:?}");
+    assert!(matches!(handed_over, [Change::Granted { lease, .. }] if lease.holder == text("kim")), "{handed_over:?}");
+    device.carry_out(own.to_vec(), at(600_000), Crash::Never);
+    assert_eq!((device.holders(), device.waiters()), (vec![], vec!["kim".to_owned()]));
+}
+
+#[test]
 fn an_attended_waiter_is_never_overtaken_by_a_newcomer_of_equal_priority() {
     let mut device = Device::new(1);
     device.rivals.exclusive = Some(rank(5, at(0), 1, 100, None));
