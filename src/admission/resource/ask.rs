@@ -26,9 +26,6 @@ pub(super) fn ask(
         if let Some(standing) = standing {
             draft.leave(standing, Departure::Granted);
         }
-        if draft.is_reserved_for(&waiter.proposal.holder) {
-            draft.push(Change::Unreserved { holder: waiter.proposal.holder.clone() });
-        }
         if speaker == Speaker::Requester {
             draft.push(requested(&waiter, otherwise.policy(), false));
         }

@@ -89,7 +89,10 @@ impl<'a> Draft<'a> {
                 self.come.retain(|other| other.proposal.request != waiter.proposal.request);
                 self.gone.insert(waiter.proposal.request.clone());
             }
-            Change::Reserved(reservation) => self.reserved.push(reservation.clone()),
+            Change::Reserved(reservation) => {
+                self.reserved.retain(|kept| kept.holder != reservation.holder);
+                self.reserved.push(reservation.clone());
+            }
             Change::Unreserved { holder } => self.reserved.retain(|kept| kept.holder != *holder),
             Change::Drained { drained, .. } => self.drained = *drained,
             Change::Requested { .. }
@@ -106,9 +109,12 @@ impl<'a> Draft<'a> {
         self.push(Change::Left { waiter: Box::new(waiter), why, at: self.around.now.wall });
     }
 
-    /// Grants a lease.
+    /// Grants a lease. With it, what was kept for its holder has been used.
     pub(super) fn grant(&mut self, proposal: &Proposal) -> Held {
         let now = self.around.now;
+        if self.is_reserved_for(&proposal.holder) {
+            self.push(Change::Unreserved { holder: proposal.holder.clone() });
+        }
         let lease = proposal.granted(&self.around.spec.id, self.fence.next(now.wall), now.wall);
         let last_end = self.around.max_total.map(|longest| now.run + longest);
         let deadline = (now.run + lease.ttl).min(last_end.unwrap_or(now.run + lease.ttl));

@@ -78,6 +78,9 @@ pub(super) enum Turn {
 /// here when the node was restarted. What requests waited for then goes only to those who have come back with their
 /// ticket, in the order of all their places.
 pub(super) fn turn(draft: &Draft<'_>, waiter: &Waiter) -> Turn {
+    if draft.is_reserved_for(&waiter.proposal.holder) {
+        return Turn::Mine;
+    }
     let rivals = &draft.around.rivals;
     let before = |rank: Option<Rank>| rank.is_some_and(|rank| rank < waiter.rank);
     if rivals.returning.is_some() && waiter.returns.is_none() {

@@ -235,6 +235,37 @@ fn whoever_shares_does_not_slip_past_one_that_waits_to_have_it_alone() {
 }
 
 #[test]
+fn what_was_kept_for_a_holder_is_used_up_by_its_attended_request_too() {
+    let mut device = Device::new(1);
+    device.rules.admission_grace = GRACE;
+    let ruths = device.grant(waiter(1, "ruth", at(0)), at(0));
+    device.wait(unattended(waiter(2, "kim", at(1)), at(1)), at(1));
+    device.wait(waiter(3, "kim", at(1)), at(1));
+    device.take(release(&ruths), at(2));
+    assert_eq!((device.holders(), device.kept_for()), (vec!["kim".to_owned()], vec![]));
+}
+
+#[test]
+fn what_was_kept_for_a_holder_is_used_up_by_an_offer_too() {
+    let mut device = kept(unattended);
+    let offered = Command::Offer { waiter: Box::new(waiter(7, "omar", at(3))) };
+    assert!(matches!(device.take(offered, at(3)).reply, Reply::Granted(_)));
+    assert_eq!(device.kept_for(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_kept_for_a_holder_is_not_for_those_of_the_pool() {
+    let mut device = Device::new(2);
+    device.take(Command::Drain(true), at(0));
+    device.wait(unattended(waiter(1, "kim", at(0)), at(0)), at(0));
+    device.wait(sharing(waiter(2, "kim", at(0))), at(0));
+    device.rules.admission_grace = GRACE;
+    device.rivals.pinned = Some(rank(1, at(0), 1, 3, None));
+    device.take(Command::Drain(false), at(1));
+    assert_eq!((device.holders(), device.waiters()), (vec!["kim".to_owned()], vec![]));
+}
+
+#[test]
 fn the_first_admission_after_a_start_keeps_what_expired_while_the_node_was_down_for_its_least_grace() {
     let (mut device, _) = held(unattended);
     device.wait(unattended(waiter(3, "omar", at(1)), at(1)), at(1));
