@@ -22,6 +22,8 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
     let mut may_admit = draft.take_freed();
     let mut served = Served::default();
     let mut looked_at = None;
+    // Somebody who wants it alone could have had it, but has to ask, and stops those who would only share it.
+    let mut passed_alone = false;
     // Without a freeing only attended ones are served, and mostly there are none.
     while !draft.drained && (may_admit || draft.state.queue.has_attended()) {
         let Some(waiter) = draft.queue(looked_at).next().cloned() else { break };
@@ -37,15 +39,21 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
             }
             Turn::AfterTheGrace => {
                 served.admission_left = may_admit;
+                passed_alone |= waiter.proposal.mode == Mode::Exclusive;
                 continue;
             }
         }
         if waiter.is_attended() {
             served.first.get_or_insert_with(|| waiter.proposal.holder.clone());
             draft.grant(&waiter.proposal);
+            if passed_alone {
+                break;
+            }
         } else if std::mem::take(&mut may_admit) {
             served.first.get_or_insert_with(|| waiter.proposal.holder.clone());
             admit(draft, waiter, least_grace);
+        } else {
+            passed_alone |= waiter.proposal.mode == Mode::Exclusive;
         }
     }
     draft.take_freed();

@@ -235,6 +235,19 @@ fn whoever_shares_does_not_slip_past_one_that_waits_to_have_it_alone() {
 }
 
 #[test]
+fn only_one_that_shares_passes_an_unattended_one_that_could_have_it_alone() {
+    let mut device = Device::new(3);
+    let ruths = device.grant(waiter(1, "ruth", at(0)), at(0));
+    device.wait(unattended(waiter(2, "first", at(1)), at(1)), at(1));
+    device.wait(unattended(waiter(3, "alone", at(1)), at(1)), at(1));
+    device.wait(sharing(waiter(4, "kim", at(1))), at(1));
+    device.wait(sharing(waiter(5, "omar", at(1))), at(1));
+    device.take(release(&ruths), at(2));
+    assert_eq!(device.holders(), ["kim"]);
+    assert_eq!(device.waiters(), ["alone", "omar"], "it has to be free before more come to share it");
+}
+
+#[test]
 fn what_was_kept_for_a_holder_is_used_up_by_its_attended_request_too() {
     let mut device = Device::new(1);
     device.rules.admission_grace = GRACE;
