@@ -57,6 +57,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         }
     }
     draft.take_freed();
+    served.admission_left &= may_admit;
     served
 }
 

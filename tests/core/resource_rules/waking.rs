@@ -350,6 +350,18 @@ fn after_a_restart_those_who_come_back_go_first() {
 }
 
 #[test]
+fn an_admission_that_was_given_to_one_who_came_back_is_not_left_for_another() {
+    let mut device = Device::new(1);
+    let ruths = device.grant(waiter(1, "ruth", at(0)), at(0));
+    device.wait(unattended(waiter(2, "kim", at(1)), at(1)), at(1));
+    let back = unattended(waiter(3, "job", at(2)), at(2));
+    device.wait(Waiter { returns: Some(request(90)), ..back }, at(2));
+    device.rivals.returning = Some(rank(0, at(3), 1, 91, None));
+    let freed = device.take(release(&ruths), at(4));
+    assert_eq!((admitted(&freed.changes), freed.admission_left), (vec!["job".to_owned()], false));
+}
+
+#[test]
 fn while_a_resource_is_drained_its_leases_stay_and_nobody_is_served() {
     let (mut device, ruths) = held(|waiter, _| waiter);
     device.take(Command::Drain(true), at(2));
