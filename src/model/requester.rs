@@ -191,7 +191,8 @@ impl Caller {
         }
     }
 
-    fn owns(&self, holder: &Requester) -> bool {
+    /// True when `holder` is this caller, or one it acts for. What came through a gateway is the gateway's.
+    pub fn owns(&self, holder: &Requester) -> bool {
         holder.via.is_none() && holder.principal == self.principal
     }
 }

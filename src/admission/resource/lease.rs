@@ -35,7 +35,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: &LeaseId, fence: Option<Fence>,
     match named(draft, id, fence, authority, "release") {
         Ok(Held { lease, .. }) => {
             let by_admin = match authority {
-                Authority::Client(caller) => caller.role == Role::Admin && caller.principal != lease.holder.principal,
+                Authority::Client(caller) => caller.role == Role::Admin && !caller.owns(&lease.holder),
                 Authority::Gateway(_) => false,
             };
             let reason = if by_admin { EndReason::Admin } else { EndReason::Explicit };

@@ -120,6 +120,11 @@ fn a_release_by_its_owner_is_explicit_and_by_an_admin_is_told_apart() {
 }
 
 #[test]
+fn a_machines_operator_who_ends_a_lease_of_the_gateways_operator_is_not_its_owner() {
+    assert_eq!(reason("gw:gateway:admin", Authority::Client(Caller::admin())), EndReason::Admin);
+}
+
+#[test]
 fn a_foreign_lease_is_neither_renewed_nor_released() {
     let (mut device, _) = held_by("kim");
     assert_eq!(refused(&mut device, renew(None, None), at(1)), Code::InsufficientPermissions);
