@@ -53,20 +53,22 @@ pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy) 
     }
 }
 
+/// What is in the way, and until when at the latest: for one that would share, until the first seat is left.
 fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<RunTime>) {
     if draft.drained {
         return ("drained by an operator", None);
     }
-    let deadlines = || draft.held.iter().map(|held| held.deadline);
-    let held_alone = !fits(&draft.held, &[], false, draft.around.spec, proposal.mode, None);
-    if held_alone {
-        let beside = proposal.mode == Mode::Shared && draft.held.iter().all(|held| held.lease.mode == Mode::Shared);
-        return ("leased", if beside { deadlines().min() } else { deadlines().max() });
+    if draft.fits(proposal.mode, &proposal.holder) {
+        return ("promised to those who wait", None);
     }
-    if !draft.fits(proposal.mode, &proposal.holder) {
-        return ("reserved for who is next", draft.reserved.iter().map(|kept| kept.until).max());
-    }
-    ("promised to those who wait", None)
+    let held = draft.held.iter().map(|held| (held.lease.mode, held.deadline));
+    let others = draft.reserved.iter().filter(|kept| kept.holder != proposal.holder);
+    let taken: Vec<_> = held.chain(others.map(|kept| (kept.mode, kept.until))).collect();
+    let beside = proposal.mode == Mode::Shared && taken.iter().all(|(mode, _)| *mode == Mode::Shared);
+    let ends = taken.iter().map(|(_, end)| *end);
+    let leased = !fits(&draft.held, &[], false, draft.around.spec, proposal.mode, None);
+    let why = if leased { "leased" } else { "reserved for who is next" };
+    (why, if beside { ends.min() } else { ends.max() })
 }
 
 /// How a request that waited ended without a lease.

@@ -198,6 +198,20 @@ fn a_refusal_says_when_a_reservation_ends() {
 }
 
 #[test]
+fn a_refusal_counts_the_seats_that_are_kept_among_those_that_are_taken() {
+    let mut device = Device::new(2);
+    device.rules.admission_grace = Duration::from_secs(10);
+    let first = device.grant(sharing(waiter(1, "ruth", at(0))), at(0));
+    let mut short = sharing(waiter(2, "omar", at(0)));
+    short.proposal.ttl = Duration::from_secs(12);
+    device.grant(short, at(0));
+    device.wait(sharing(kim(3, at(1))), at(1));
+    device.take(release(&first), at(5_000));
+    assert_eq!(refused_until(&device, Mode::Shared), "2026-01-01T00:00:12.000000Z", "one seat is enough");
+    assert_eq!(refused_until(&device, Mode::Exclusive), "2026-01-01T00:00:15.000000Z", "all must have gone");
+}
+
+#[test]
 fn with_aging_whoever_has_waited_long_enough_passes_a_higher_priority() {
     let mut device = with_waiters(&[]);
     let aging = Some(Duration::from_secs(1));
