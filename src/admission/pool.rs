@@ -164,6 +164,7 @@ mod tests {
             joined_at: jiff::Timestamp::UNIX_EPOCH,
             attendance: Attendance::Attended,
             returns: None,
+            restored: false,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Waiter {
     pub attendance: Attendance,
     /// The request of an earlier run whose place it has taken over, with that one's ticket.
     pub returns: Option<RequestId>,
+    /// True when it was read from disk, and so without the lease id that it may have chosen.
+    pub restored: bool,
 }
 
 /// How a waiter is served.
@@ -202,6 +204,7 @@ mod tests {
                 None => Attendance::Attended,
             },
             returns: None,
+            restored: false,
         }
     }
 

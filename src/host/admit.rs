@@ -156,6 +156,7 @@ impl DeskState {
                 _ => Attendance::Attended,
             },
             returns,
+            restored: false,
         }
     }
 

@@ -55,6 +55,7 @@ fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: N
         joined_at: row.joined_at,
         attendance: Attendance::Unattended { last_seen: now.run },
         returns: None,
+        restored: true,
     }
 }
 

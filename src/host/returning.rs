@@ -81,6 +81,7 @@ impl Returning {
                 joined_at: place.joined_at,
                 attendance: Attendance::Attended,
                 returns: None,
+                restored: false,
             }),
         }
     }

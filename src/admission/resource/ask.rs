@@ -112,11 +112,14 @@ fn again(draft: &Draft<'_>, standing: &Waiter, asked: Waiter, left_out: LeftOut)
         joined_at: standing.joined_at,
         attendance: Attendance::Unattended { last_seen: draft.around.now.run },
         returns: None,
+        restored: false,
     }
 }
 
+/// An entry from before a restart may name its lease id again.
 fn keeps_place(standing: &Waiter, now: &Proposal) -> bool {
-    standing.proposal.mode == now.mode && standing.proposal.lease == now.lease
+    let was = &standing.proposal;
+    was.mode == now.mode && (was.lease == now.lease || standing.restored)
 }
 
 /// The place of an unattended waiter who cannot have the resource now.
@@ -144,7 +147,7 @@ fn join(draft: &mut Draft<'_>, standing: Option<Waiter>, waiter: Waiter) -> Repl
 /// True when asking again has changed nothing that is stored.
 fn is_same(standing: &Waiter, waiter: &Waiter) -> bool {
     let (was, now) = (&standing.proposal, &waiter.proposal);
-    standing.rank == waiter.rank && was.ttl == now.ttl && was.note == now.note && keeps_place(standing, now)
+    standing.rank == waiter.rank && was.ttl == now.ttl && was.note == now.note && was.lease == now.lease
 }
 
 /// True when the resource has room for it and nobody is ahead whose turn it is.
@@ -153,7 +156,7 @@ pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
     if !draft.fits(waiter.proposal.mode, holder) {
         return false;
     }
-    if draft.is_reserved_for(holder) {
+    if draft.is_its_seat(waiter) {
         return true;
     }
     let stands_in_the_way = |other: &Waiter| {

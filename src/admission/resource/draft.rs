@@ -147,6 +147,12 @@ impl<'a> Draft<'a> {
         self.reserved.iter().any(|kept| kept.holder == *holder)
     }
 
+    /// True when what `waiter` wants is kept for its holder; a seat among others is not the whole resource.
+    pub(super) fn is_its_seat(&self, waiter: &Waiter) -> bool {
+        let kept = self.reserved.iter().find(|kept| kept.holder == waiter.proposal.holder);
+        kept.is_some_and(|kept| kept.mode == Mode::Exclusive || waiter.proposal.mode == Mode::Shared)
+    }
+
     /// The waiters behind `after`, in their order.
     pub(super) fn queue(&self, after: Option<Rank>) -> impl Iterator<Item = &Waiter> {
         let bound = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

@@ -98,8 +98,9 @@ impl ResourceState {
             return (WaitingFor::Reserved, self.reserved.iter().map(|reservation| reservation.until).max());
         }
         let beside_shared = mode == Mode::Shared && self.held.iter().all(|held| held.lease.mode == Mode::Shared);
-        let deadlines = self.held.iter().map(|held| held.deadline);
-        (WaitingFor::Leased, if beside_shared { deadlines.min() } else { deadlines.max() })
+        let lapses = self.reserved.iter().map(|reservation| reservation.until);
+        let ends = self.held.iter().map(|held| held.deadline).chain(lapses);
+        (WaitingFor::Leased, if beside_shared { ends.min() } else { ends.max() })
     }
 }
 
@@ -322,6 +323,12 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     let after = serve::serve(&mut draft, least_grace);
     if let Reply::Released(_, first) | Reply::Served(first) = &mut reply {
         *first = after.first;
+    }
+    if let Reply::Pending { request, position } = &mut reply
+        && let Some(waiter) = draft.waiter(request)
+    {
+        // Whoever stood ahead may have been served meanwhile.
+        *position = draft.position(waiter.rank);
     }
     let admission_left = before.admission_left || after.admission_left;
     Decision { changes: draft.changes, reply, command_from, handed_over_from, admission_left }

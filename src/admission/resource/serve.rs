@@ -26,7 +26,20 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
     let mut passed_alone = false;
     // Without a freeing only attended ones are served, and mostly there are none.
     while !draft.drained && (may_admit || draft.state.queue.has_attended()) {
-        let Some(waiter) = draft.queue(looked_at).next().cloned() else { break };
+        // Those who are only passed are not copied: there may be very many.
+        let mut passed = false;
+        let mut candidates = draft.queue(looked_at).skip_while(|waiter| {
+            let passes = !may_admit
+                && !waiter.is_attended()
+                && draft.fits(waiter.proposal.mode, &waiter.proposal.holder)
+                && turn(draft, waiter) == Turn::Mine;
+            passed |= passes && waiter.proposal.mode == Mode::Exclusive;
+            passes
+        });
+        let next = candidates.next().cloned();
+        drop(candidates);
+        passed_alone |= passed;
+        let Some(waiter) = next else { break };
         looked_at = Some(waiter.rank);
         if !draft.fits(waiter.proposal.mode, &waiter.proposal.holder) {
             break;
@@ -87,7 +100,7 @@ pub(super) enum Turn {
 /// here when the node was restarted. What requests waited for then goes only to those who have come back with their
 /// ticket, in the order of all their places.
 pub(super) fn turn(draft: &Draft<'_>, waiter: &Waiter) -> Turn {
-    if draft.is_reserved_for(&waiter.proposal.holder) {
+    if draft.is_its_seat(waiter) {
         return Turn::Mine;
     }
     let rivals = &draft.around.rivals;

@@ -63,6 +63,22 @@ fn another_mode_joins_anew() {
 }
 
 #[test]
+fn an_entry_from_before_a_restart_names_its_lease_id_again_and_keeps_its_place() {
+    let mut device = Device::new(1);
+    device.grant(waiter(90, "holder", at(0)), at(0));
+    let before = Waiter { restored: true, ..kim(1, at(1)) };
+    device.wait(before, at(1));
+    device.wait(unattended(waiter(2, "omar", at(2)), at(2)), at(2));
+    let mut mine = kim(3, at(9));
+    (mine.proposal.lease, mine.proposal.id_chosen_by_requester) = (text("mine"), true);
+    assert_eq!(device.ask(mine, at(9)), Reply::Pending { request: request(3), position: 1 });
+    assert_eq!(entry(&device, "kim").proposal.lease, text("mine"));
+    let mut other = kim(4, at(10));
+    (other.proposal.lease, other.proposal.id_chosen_by_requester) = (text("other"), true);
+    assert_eq!(device.ask(other, at(10)), Reply::Pending { request: request(4), position: 2 }, "once");
+}
+
+#[test]
 fn another_lease_id_joins_anew() {
     let mut device = with_waiters(&["kim", "omar"]);
     let mut mine = kim(1, at(9));
@@ -209,6 +225,20 @@ fn a_refusal_counts_the_seats_that_are_kept_among_those_that_are_taken() {
     device.take(release(&first), at(5_000));
     assert_eq!(refused_until(&device, Mode::Shared), "2026-01-01T00:00:12.000000Z", "one seat is enough");
     assert_eq!(refused_until(&device, Mode::Exclusive), "2026-01-01T00:00:15.000000Z", "all must have gone");
+}
+
+#[test]
+fn a_refusal_says_when_others_are_before_and_not_whose_it_is() {
+    let mut device = Device::new(1);
+    device.rivals.exclusive = Some(rank(0, at(0), 1, 1, None));
+    let walk_up = asks(waiter(2, "kim", at(1)), Otherwise::Refuse(WaitPolicy::Fail), LeftOut::default());
+    match device.decide(walk_up, at(1)).reply {
+        Reply::Refused(refusal) => {
+            assert!(refusal.message.starts_with("board is promised to those who wait; "), "{refusal}");
+            assert_eq!(refusal.details.unwrap().get("availableAt"), None);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -217,7 +217,7 @@ pub fn waiting_at_start(waiter: &Waiter, now: Now) -> Waiter {
         proposal.id_chosen_by_requester = false;
         proposal.lease = sample::text(&format!("lse_{}", proposal.request));
     }
-    Waiter { proposal, attendance: Attendance::Unattended { last_seen: now.run }, ..waiter.clone() }
+    Waiter { proposal, restored: true, attendance: Attendance::Unattended { last_seen: now.run }, ..waiter.clone() }
 }
 
 /// The rank of one who joined as number `arrival`.
@@ -239,6 +239,7 @@ pub fn waiter(number: usize, holder: &str, now: Now) -> Waiter {
         joined_at: now.wall,
         attendance: Attendance::Attended,
         returns: None,
+        restored: false,
     }
 }
 

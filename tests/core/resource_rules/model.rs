@@ -68,7 +68,8 @@ pub fn merged(standing: &Waiter, asked: &Waiter, left_out: LeftOut, aging: Optio
 
 /// Another mode or lease id joins anew.
 fn is_one(standing: &Waiter, asks: &Waiter) -> bool {
-    standing.proposal.mode == asks.proposal.mode && standing.proposal.lease == asks.proposal.lease
+    standing.proposal.mode == asks.proposal.mode
+        && (standing.proposal.lease == asks.proposal.lease || standing.restored)
 }
 
 impl Model {
@@ -133,6 +134,11 @@ impl Model {
         if let Told::Released(_, admitted) = &mut told {
             *admitted = first;
         }
+        if let (Told::Pending(position), Command::Ask { waiter, .. }) = (&mut told, command) {
+            let own = |other: &Waiter| !other.is_attended() && other.proposal.holder == waiter.proposal.holder;
+            let queue = self.in_order(around.rules.priority_aging);
+            *position = queue.iter().position(own).map_or(*position, |ahead| ahead + 1);
+        }
         told
     }
 
@@ -182,6 +188,7 @@ impl Model {
                     Some(mut same)
                         if (same.rank, same.proposal.ttl, &same.proposal.note)
                             == (rank, waiter.proposal.ttl, &waiter.proposal.note)
+                            && same.proposal.lease == waiter.proposal.lease
                             && is_one(&same, &waiter) =>
                     {
                         same.attendance = waiter.attendance;
@@ -209,7 +216,8 @@ impl Model {
     }
 
     fn is_kept_for(&self, waiter: &Waiter) -> bool {
-        self.kept.iter().any(|kept| kept.holder == waiter.proposal.holder)
+        let enough = |mode: Mode| mode == Mode::Exclusive || waiter.proposal.mode == Mode::Shared;
+        self.kept.iter().any(|kept| kept.holder == waiter.proposal.holder && enough(kept.mode))
     }
 
     /// True when the first of the queue cannot be served.

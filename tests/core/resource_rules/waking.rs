@@ -267,6 +267,17 @@ fn what_was_kept_for_a_holder_is_used_up_by_an_offer_too() {
 }
 
 #[test]
+fn whoever_is_admitted_again_has_one_reservation() {
+    let mut device = kept(unattended);
+    device.take(Command::Drain(true), at(3));
+    device.wait(ranked(unattended(waiter(7, "omar", at(4)), at(4)), 1), at(4));
+    let undrained = device.take(Command::Drain(false), at(5));
+    assert_eq!(admitted(&undrained.changes), ["omar"]);
+    assert_eq!(device.kept_for(), ["omar"]);
+    assert_eq!(device.state.reserved[0].until, at(5 + 10_000).run);
+}
+
+#[test]
 fn what_is_kept_for_a_holder_is_not_for_those_of_the_pool() {
     let mut device = Device::new(2);
     device.take(Command::Drain(true), at(0));

@@ -163,6 +163,7 @@ fn waiter(number: usize, holder: &str, resource: &str) -> Waiter {
         joined_at: sample::wall(number as u64),
         attendance: Attendance::Attended,
         returns: None,
+        restored: false,
     }
 }
 

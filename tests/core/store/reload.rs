@@ -219,6 +219,7 @@ fn command(number: usize, what: What, resource: usize, state: &ResourceState, no
                     How::Fail | How::Join => Attendance::Unattended { last_seen: now.run },
                 },
                 returns: None,
+                restored: false,
             };
             let otherwise = match how {
                 How::Fail => Otherwise::Refuse(WaitPolicy::Fail),
