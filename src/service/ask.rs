@@ -1,6 +1,6 @@
 //! The bodies of the two doors (SPEC §2), and their way to a checked [`Ask`].
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::admission::LeaseRules;
 use crate::model::{
@@ -8,36 +8,41 @@ use crate::model::{
     Refusal, RequestId, Requester, ResourceAddress, Role, Selector, SubName, Target, Ticket, Timeout, Ttl, WaitPolicy,
 };
 
+/// A field that may be left out. `null` is not leaving it out: it is a value of the wrong type (SPEC §1).
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
 /// Body of `POST /v1/resources/{id}/leases`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AcquireBody {
     /// What to do when the resource is held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
     /// The id that the lease is to have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<ChosenLeaseId>,
     /// Alone or shared; default exclusive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The lease's width; default `lease.default_ttl`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<Ttl>,
     /// The rank among those that wait; default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// The sub-name for whom the caller acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub requester: Option<SubName>,
     /// Free text for the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub note: Option<Note>,
     /// The caller's name for this attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
     /// A place in line from before the node was restarted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
 }
 
@@ -56,40 +61,40 @@ pub enum OnConflict {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestBody {
     /// Exactly this resource; either this or `select`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<ResourceAddress>,
     /// Any resource that matches; either this or `resourceId`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub select: Option<Selector>,
     /// Rather be refused than wait.
     #[serde(default)]
     pub no_wait: bool,
     /// The longest wait; default without a bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Timeout>,
     /// The id that the lease is to have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<ChosenLeaseId>,
     /// Alone or shared; default exclusive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The lease's width; default `lease.default_ttl`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<Ttl>,
     /// The rank among those that wait; default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// The sub-name for whom the caller acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub requester: Option<SubName>,
     /// Free text for the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub note: Option<Note>,
     /// The caller's name for this attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
     /// A place in line from before the node was restarted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
 }
 
@@ -98,10 +103,10 @@ pub struct RequestBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RenewBody {
     /// A new width; default the lease's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<Ttl>,
     /// The grant that is meant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub fence: Option<crate::model::Fence>,
 }
 
