@@ -15,3 +15,4 @@ mod readme;
 mod refusals;
 mod restart;
 mod said;
+mod waiting;
