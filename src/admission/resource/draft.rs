@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Waiter};
+use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter};
 use crate::model::{Code, DeviceState, Fence, Mode, Proposal, RequestId, Requester};
 
 /// What would be true after `changes`.
 pub(super) struct Draft<'a> {
     pub(super) state: &'a ResourceState,
     pub(super) around: &'a Around<'a>,
+    /// Those of `around`, while nobody else is asked.
+    pub(super) rivals: Rivals,
     pub(super) held: Vec<Held>,
     pub(super) reserved: Vec<Reservation>,
     pub(super) drained: bool,
@@ -29,6 +31,7 @@ impl<'a> Draft<'a> {
         let mut draft = Self {
             state,
             around,
+            rivals: around.rivals,
             held: state.held.clone(),
             reserved: state.reserved.clone(),
             drained: state.drained,

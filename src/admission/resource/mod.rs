@@ -137,6 +137,17 @@ pub struct Rivals {
     pub returning: Option<Rank>,
 }
 
+impl Rivals {
+    /// The same with one more of the pool.
+    fn and(self, waiter: &Waiter) -> Self {
+        let first = |other: Option<Rank>| Some(other.map_or(waiter.rank, |other| other.min(waiter.rank)));
+        match waiter.proposal.mode {
+            Mode::Exclusive => Self { exclusive: first(self.exclusive), ..self },
+            Mode::Shared => Self { shared: first(self.shared), ..self },
+        }
+    }
+}
+
 /// What a decision goes by, beside the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
@@ -289,10 +300,15 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     let mut draft = Draft::new(state, around);
     draft.settle_time();
     let settled = draft.changes.len();
+    if let Command::Offer { waiter } = &command {
+        // It has left the pool for this, and nobody behind it goes before it meanwhile.
+        draft.rivals = around.rivals.and(waiter);
+    }
     // What time has ended is handed over at once, so that the command finds nobody ahead. A command that does nothing
     // but hand over does it once: by its own grace, and apart from what has ended.
     let only_hands_over = matches!(command, Command::Wake | Command::Serve { .. });
     let before = if only_hands_over { serve::Served::default() } else { serve::serve(&mut draft, None) };
+    draft.rivals = around.rivals;
     let command_from = draft.changes.len();
     let mut least_grace = None;
     let mut reply = match command {

@@ -103,7 +103,7 @@ pub(super) fn turn(draft: &Draft<'_>, waiter: &Waiter) -> Turn {
     if draft.is_its_seat(waiter) {
         return Turn::Mine;
     }
-    let rivals = &draft.around.rivals;
+    let rivals = &draft.rivals;
     let before = |rank: Option<Rank>| rank.is_some_and(|rank| rank < waiter.rank);
     if rivals.returning.is_some() && waiter.returns.is_none() {
         return Turn::AfterTheGrace;
