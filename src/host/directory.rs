@@ -206,9 +206,14 @@ impl Directory {
 }
 
 impl Entry {
+    /// True when it is free for `mode` as it is.
+    pub(super) fn has_room(&self, mode: Mode) -> bool {
+        self.grantable && self.state.fits(&self.spec, mode, None)
+    }
+
     /// True when it is free for `mode`, also after what it has been asked for.
     pub(super) fn could_take(&self, mode: Mode) -> bool {
-        let fits = self.grantable && self.state.fits(&self.spec, mode, None);
+        let fits = self.has_room(mode);
         match mode {
             Mode::Exclusive => fits && self.promised.is_empty(),
             Mode::Shared => {

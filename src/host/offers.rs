@@ -55,13 +55,14 @@ impl DeskState {
         }
     }
 
-    /// The one of the pool whose turn it is on a resource, if there is room for it.
+    /// The one of the pool whose turn it is on a resource that has no command out, if there is room for it. What else is
+    /// asked of the resource comes later, so it takes no room yet.
     pub(super) fn first_for(&self, resource: &ResourceId) -> Option<Waiter> {
         let entry = self.directory.get(resource)?;
-        if self.pool.is_empty() || !entry.grantable || entry.resting {
+        if self.pool.is_empty() || entry.resting {
             return None;
         }
-        let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.could_take(*mode));
+        let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.has_room(*mode));
         let heads = fitting.filter_map(|mode| self.pool.first(&entry.spec.labels, mode));
         let first = heads.min_by_key(|waiter| waiter.rank)?;
         self.would_take(entry, first).then(|| first.clone())
@@ -185,7 +186,7 @@ impl DeskState {
     fn serve_all(&mut self) {
         let pool = !self.pool.is_empty();
         let waited_for = |entry: &&Entry| pool || entry.admission_left.is_some() || !entry.state.queue.is_empty();
-        let room = |entry: &&Entry| entry.could_take(Mode::Exclusive) || entry.could_take(Mode::Shared);
+        let room = |entry: &&Entry| entry.has_room(Mode::Exclusive) || entry.has_room(Mode::Shared);
         let resources: Vec<ResourceId> =
             self.directory.iter().filter(waited_for).filter(room).map(|entry| entry.spec.id.clone()).collect();
         for resource in resources {
