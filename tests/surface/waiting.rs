@@ -1,6 +1,9 @@
 //! Waiting on a single host, as its users meet it (SPEC §2, §3, §8): the waiting room, requests that the node grants by
 //! itself, one order for both, and what a restart leaves of them.
 
+mod drain;
+mod grace;
+mod order;
 mod requests;
 mod room;
 
