@@ -12,7 +12,7 @@ use super::message::FirstGrant;
 use super::restored::restored;
 use super::returning::Returning;
 use super::schedule::Schedule;
-use crate::admission::resource::{Change, Departure, Rejection, ResourceState, apply, expired, withdrawn};
+use crate::admission::resource::{Change, Departure, EndReason, Rejection, ResourceState, apply, expired, withdrawn};
 use crate::admission::ticket::TicketKey;
 use crate::admission::{Ledger, Requests, Rules};
 use crate::clock::{Now, RunTime};
@@ -110,6 +110,19 @@ impl Restoring {
             let refusal = withdrawn(&proposal, reason, &rules.waiting);
             let change = Change::Rejected { proposal, reason, refusal, waited: true, at: now.wall };
             ended.push((None, vec![change]));
+        }
+        let over: HashMap<&RequestId, (Timestamp, EndReason)> = (ended.iter().flat_map(|(_, changes)| changes))
+            .filter_map(|change| match change {
+                Change::Ended { lease, reason, at } => Some((&lease.request_id, (*at, *reason))),
+                _ => None,
+            })
+            .collect();
+        for request in &mut loaded.requests {
+            if let StoredOutcome::Granted { ended, .. } = &mut request.outcome
+                && let Some((at, reason)) = over.get(&request.id)
+            {
+                *ended = Some((*at, Some(*reason)));
+            }
         }
         let requests = loaded.requests;
         Self { incarnation: loaded.incarnation, resources, requests, clamped, freed, ended }
