@@ -28,7 +28,9 @@ use crate::admission::resource::{Command, Rejection, unknown_lease};
 use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, Now, RunTime};
 use crate::model::time::later;
-use crate::model::{Ask, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, ResourceId};
+use crate::model::{
+    Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, ResourceId,
+};
 use crate::store::Store;
 
 /// An idle resource's actor is retired after this long; the next command starts it anew.
@@ -149,10 +151,12 @@ pub(super) enum OpKind {
     Renew {
         lease: LeaseId,
         renewed_at: Timestamp,
+        authority: Authority,
         reply: RpcReplyPort<Said<Grant>>,
     },
     Release {
         lease: Box<LeaseRecord>,
+        authority: Authority,
         reply: RpcReplyPort<Said<ReleasedNow>>,
     },
     /// If it may admit an unattended waiter, with the least reservation.
@@ -250,7 +254,7 @@ impl Actor for Desk {
                 let command = Command::Renew { lease: lease.clone(), fence, ttl, authority: authority.clone() };
                 match state.find_lease(&lease) {
                     Some(Grant { lease: LeaseRecord { resource_id, renewed_at, .. }, .. }) => {
-                        state.send(&resource_id, OpKind::Renew { lease, renewed_at, reply }, command);
+                        state.send(&resource_id, OpKind::Renew { lease, renewed_at, authority, reply }, command);
                     }
                     None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
@@ -260,7 +264,8 @@ impl Actor for Desk {
                 match state.find_lease(&lease) {
                     Some(Grant { lease, .. }) => {
                         let resource = lease.resource_id.clone();
-                        state.send(&resource, OpKind::Release { lease: Box::new(lease), reply }, command);
+                        let lease = Box::new(lease);
+                        state.send(&resource, OpKind::Release { lease, authority, reply }, command);
                     }
                     None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
@@ -407,7 +412,7 @@ impl DeskState {
     }
 
     /// `UNKNOWN_LEASE`; whoever could have changed the lease hears when and why it ended, while that is remembered.
-    pub(super) fn no_such_lease(&self, id: &LeaseId, authority: &crate::model::Authority) -> Refusal {
+    pub(super) fn no_such_lease(&self, id: &LeaseId, authority: &Authority) -> Refusal {
         let refusal = unknown_lease(id);
         let Some(request) = self.ended.get(id).and_then(|request| self.requests.get(request)) else { return refusal };
         match (&request.ended, authority.may_change(&request.requester)) {

@@ -10,7 +10,7 @@ use super::pump::mode_of;
 use super::read::{grant, resource_now};
 use crate::admission::resource::{Change, Departure, Held, Reply};
 use crate::admission::{Speaker, Waiter};
-use crate::model::{ChosenLeaseId, Code, Refusal, RequestId, Requester, ResourceId, Target};
+use crate::model::{Authority, ChosenLeaseId, Code, LeaseId, Refusal, RequestId, Requester, ResourceId, Target};
 
 /// The first and the longest pause before an expiry whose commit failed is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -186,18 +186,18 @@ impl DeskState {
                 };
                 let _ = caller.send(answer);
             }
-            OpKind::Renew { reply: caller, .. } => {
+            OpKind::Renew { lease, authority, reply: caller, .. } => {
                 let answer = match reply {
                     Reply::Renewed(held) => {
                         let entry = self.directory.get(&resource);
                         let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
                         Ok(grant(&held, &labels, self.clock.now()))
                     }
-                    reply => Err(refusal_of(reply)),
+                    reply => Err(self.refusal_of_lease(&lease, &authority, reply)),
                 };
                 self.say(caller, answer);
             }
-            OpKind::Release { reply: caller, .. } => match reply {
+            OpKind::Release { lease: named, authority, reply: caller } => match reply {
                 Reply::Released(lease, admitted @ Some(_)) => self.say(caller, Ok(ReleasedNow { lease, admitted })),
                 Reply::Released(lease, None) => {
                     // Somebody of the pool may be the first: the answer waits for that.
@@ -206,13 +206,23 @@ impl DeskState {
                         entry.parked = Some(parked);
                     }
                 }
-                reply => self.say(caller, Err(refusal_of(reply))),
+                reply => self.say(caller, Err(self.refusal_of_lease(&named.id, &authority, reply))),
             },
             OpKind::Wake => self.woken(&resource, reply),
             OpKind::Rewrite => {
                 let written = !matches!(reply, Reply::Refused(_));
                 self.drift.settled(&resource, written, self.clock.now().run);
             }
+        }
+    }
+
+    /// Why something was not done to a lease. It may have ended while it was on its way there: then its owner hears when
+    /// and why.
+    fn refusal_of_lease(&self, lease: &LeaseId, authority: &Authority, reply: Reply) -> Refusal {
+        let refusal = refusal_of(reply);
+        match refusal.code {
+            Code::UnknownLease if self.find_lease(lease).is_none() => self.no_such_lease(lease, authority),
+            _ => refusal,
         }
     }
 
