@@ -3,9 +3,12 @@
 
 mod drain;
 mod grace;
+mod leases;
 mod order;
 mod requests;
+mod restart;
 mod room;
+mod tickets;
 
 use serde_json::{Value, json};
 
