@@ -82,7 +82,16 @@ impl Model {
         self.freed |= self.leases.len() + self.kept.len() < users;
         self.queue.retain(|waiter| waiter.last_seen().is_none_or(|seen| seen + around.rules.waiter_ttl > now.run));
         if !matches!(command, Command::Wake | Command::Serve { .. }) {
-            self.hand_over(around, Duration::ZERO);
+            // The one that is offered has left the pool for it, and counts as one of the pool until it is its turn.
+            let mut rivals = around.rivals;
+            if let Command::Offer { waiter } = command {
+                let place = match waiter.proposal.mode {
+                    Mode::Exclusive => &mut rivals.exclusive,
+                    Mode::Shared => &mut rivals.shared,
+                };
+                *place = Some(place.map_or(waiter.rank, |other| other.min(waiter.rank)));
+            }
+            self.hand_over(&Around { rivals, ..*around }, Duration::ZERO);
         }
         let mut least_grace = Duration::ZERO;
         let mut told = match command {
