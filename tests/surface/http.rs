@@ -94,21 +94,33 @@ impl Door {
     /// # Errors
     /// The node was not there, or went away before its answer was whole.
     pub fn try_send(&self, call: &Call<'_>) -> io::Result<Answer> {
+        let mut bytes = Vec::new();
+        self.open(call)?.read_to_end(&mut bytes)?;
+        Answer::parse(&bytes)
+    }
+
+    /// Sends a request whose answer is read as it comes.
+    ///
+    /// # Errors
+    /// The node was not there.
+    pub fn open(&self, call: &Call<'_>) -> io::Result<Box<dyn Read + Send>> {
         match &self.place {
             Place::Tcp(port) => {
-                let stream = TcpStream::connect(("127.0.0.1", *port))?;
+                let mut stream = TcpStream::connect(("127.0.0.1", *port))?;
                 stream.set_read_timeout(Some(ANSWER_BOUND))?;
-                self.converse(stream, call)
+                self.write(&mut stream, call)?;
+                Ok(Box::new(stream))
             }
             Place::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
+                let mut stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(ANSWER_BOUND))?;
-                self.converse(stream, call)
+                self.write(&mut stream, call)?;
+                Ok(Box::new(stream))
             }
         }
     }
 
-    fn converse(&self, mut stream: impl Read + Write, call: &Call<'_>) -> io::Result<Answer> {
+    fn write(&self, stream: &mut impl Write, call: &Call<'_>) -> io::Result<()> {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n", call.method, call.path);
         for (name, value) in &call.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -118,10 +130,7 @@ impl Door {
         }
         head.push_str(&format!("Content-Length: {}\r\n\r\n", call.body.len()));
         stream.write_all(head.as_bytes())?;
-        stream.write_all(&call.body)?;
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes)?;
-        Answer::parse(&bytes)
+        stream.write_all(&call.body)
     }
 }
 

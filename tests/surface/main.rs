@@ -16,4 +16,5 @@ mod readme;
 mod refusals;
 mod restart;
 mod said;
+mod sse;
 mod waiting;

@@ -4,10 +4,12 @@
 mod drain;
 mod grace;
 mod leases;
+mod log;
 mod order;
 mod requests;
 mod restart;
 mod room;
+mod streams;
 mod tickets;
 
 use serde_json::{Value, json};
