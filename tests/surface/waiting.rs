@@ -6,6 +6,7 @@ mod grace;
 mod leases;
 mod log;
 mod order;
+mod races;
 mod requests;
 mod restart;
 mod room;

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    acquire, agents, cancel, hold, holders, host, join, joins_at, names, outcome, release, request, state, text, wait,
+    acquire, agents, cancel, hold, holders, host, join, joins_at, names, outcome, release, request, state, text, time,
+    wait,
 };
 use crate::http::Door;
+use crate::patience::{BOUND, eventually};
 
 /// Takes a share of the bench; the id of the lease.
 #[track_caller]
@@ -151,4 +153,19 @@ fn no_more_may_wait_than_limits_waiters_says_and_whoever_waits_already_may_ask_a
     cancel(&b, &waiting).expect(204);
     release(&c, &text(&lab.door("host").get("/v1/resources/pixel-a").body["resource"]["leases"][0]["id"]));
     wait(&c, json!({ "select": "platform=linux", "idempotencyKey": "k" }));
+}
+
+#[test]
+fn with_priority_aging_whoever_has_waited_long_is_before_a_newcomer_of_higher_priority() {
+    let lab = host("[waiting_room]\npriority_aging = \"1s\"");
+    let [holder, patient, newcomer, urgent] = agents(&lab, ["holder", "patient", "newcomer", "urgent"]);
+    let lease = hold(&holder, "board");
+    let waiting = wait(&patient, json!({ "resourceId": "board" }));
+    let later = time(&waiting["createdAt"]) + jiff::SignedDuration::from_millis(1_200);
+    eventually("it has waited for more than a second", BOUND, || (jiff::Timestamp::now() > later).then_some(()));
+    // A whole interval is worth one of priority.
+    assert_eq!(wait(&newcomer, json!({ "resourceId": "board", "priority": 1 }))["position"], 2);
+    assert_eq!(wait(&urgent, json!({ "resourceId": "board", "priority": 900 }))["position"], 1);
+    assert_eq!(names(&lab, "board"), ["urgent", "patient", "newcomer"]);
+    assert_eq!(release(&holder, &lease), "urgent");
 }
