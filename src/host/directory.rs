@@ -44,6 +44,8 @@ pub(super) struct Entry {
     pub(super) promised: Vec<Mode>,
     /// Set when an unattended waiter is to be admitted as soon as others have been asked: with the least reservation.
     pub(super) admission_left: Option<Duration>,
+    /// True when that was tried, and others still stand before it; nothing has changed since.
+    pub(super) admission_declined: bool,
     /// True when a hand-over came to nothing, and nothing has changed since: it is tried again when it is woken.
     pub(super) resting: bool,
     /// A release whose caller is yet to hear who was taken first.
@@ -92,6 +94,7 @@ impl Directory {
             promised: Vec::new(),
             admission_left: None,
             resting: false,
+            admission_declined: false,
             parked: None,
             wake_failures: 0,
             used_at: RunTime::default(),

@@ -162,6 +162,7 @@ impl DeskState {
     pub(super) fn serve(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
         entry.resting = false;
+        entry.admission_declined = false;
         if entry.state.queue.has_attended() {
             let command = crate::admission::resource::Command::Serve { freed: None };
             self.send(resource, super::desk::OpKind::Serve { parked: None, freed: None }, command);

@@ -70,7 +70,7 @@ impl DeskState {
         }
         let kept = self.returning.first_for(&self.directory.get(resource)?.spec).is_some();
         let entry = self.directory.get_mut(resource)?;
-        if kept || entry.resting {
+        if kept || entry.resting || entry.admission_declined {
             return None;
         }
         let freed = Some(entry.admission_left.take()?);

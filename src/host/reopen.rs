@@ -32,6 +32,7 @@ impl DeskState {
         let Some(entry) = self.directory.get_mut(&resource) else { return };
         let out = entry.out.take();
         entry.resting = false;
+        entry.admission_declined = false;
         let mut state = restored(rows, &self.rules, self.clock.now());
         let rejected = self.keep_what_is_known(&resource, &mut state, out, subject.as_ref());
         let reply = out.and_then(|op| Some(outcome(self.ops.get(&op)?, &state, subject.as_ref())));

@@ -63,6 +63,7 @@ impl DeskState {
                 && let Some(entry) = self.directory.get_mut(resource)
             {
                 entry.resting = false;
+                entry.admission_declined = false;
             }
             shown |= is_reported(&change);
             self.directory.apply(resource, change.clone());
@@ -156,7 +157,13 @@ impl DeskState {
             }
             OpKind::Serve { parked, freed } => {
                 let first = match reply {
-                    Reply::Served(first) => first,
+                    Reply::Served(first) => {
+                        if let Some(entry) = self.directory.get_mut(&resource) {
+                            // Those of the pool have been asked; one who waits for more room than there is stays before.
+                            entry.admission_declined = entry.admission_left.is_some();
+                        }
+                        first
+                    }
                     reply => {
                         tracing::warn!(%resource, refusal = %refusal_of(reply), "those who wait were not served");
                         if let Some(entry) = self.directory.get_mut(&resource) {
