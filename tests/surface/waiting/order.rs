@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    acquire, agents, cancel, hold, holders, host, join, joins_at, names, outcome, release, request, state, text, time,
-    wait,
+    acquire, agents, cancel, event_about, hold, holders, host, join, joins_at, names, outcome, release, request, state,
+    text, time, wait,
 };
 use crate::http::Door;
 use crate::patience::{BOUND, eventually};
@@ -116,6 +116,27 @@ fn a_waiter_that_wants_it_alone_is_not_overtaken_by_later_ones_that_would_share(
         assert_eq!(state(&late, &late_waits)["state"], "waiting");
         assert_eq!(release(&alone, &lease), format!("late-{tag}"));
         release(&late, &granted(&late, &late_waits));
+    }
+}
+
+#[test]
+fn whoever_stands_in_the_waiting_room_behind_one_that_wants_it_alone_is_admitted_when_that_one_is_gone() {
+    for gives_up in [true, false] {
+        let lab = host("");
+        let [a, b, alone, stander] = agents(&lab, ["a", "b", "alone", "stander"]);
+        let (first, second) = (share(&a), share(&b));
+        let alone_waits = wait(&alone, json!({ "select": "platform=bench" }));
+        join(&stander, "bench", json!({ "mode": "shared" })).expect(202);
+        assert_eq!(release(&a, &first), Value::Null, "one seat is free, and nobody takes it");
+        assert_eq!(names(&lab, "bench"), ["stander"]);
+        if gives_up {
+            cancel(&alone, &alone_waits).expect(204);
+        } else {
+            assert_eq!(release(&b, &second), "alone");
+            assert_eq!(release(&alone, &granted(&alone, &alone_waits)), "stander");
+        }
+        event_about(&lab, "waiter.admitted", "stander");
+        join(&stander, "bench", json!({ "mode": "shared" })).expect(201);
     }
 }
 

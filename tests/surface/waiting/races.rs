@@ -1,6 +1,6 @@
 //! What happens at the same time: exactly one of two ends, never two holders, and everybody's turn comes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -137,5 +137,41 @@ fn many_that_want_one_resource_in_every_way_hold_it_one_at_a_time_and_each_gets_
     }
     let status = admin.get("/v1/status").expect(200).body;
     assert_eq!((&status["waiting"], &status["leases"]), (&json!(0), &json!(0)));
+    assert_eq!(events(&admin, "invariant.violated"), Vec::<Value>::new());
+}
+
+#[test]
+fn those_who_share_a_resource_and_those_who_want_it_alone_never_meet_and_all_get_their_turns() {
+    let lab = host("[waiting_room]\nadmission_grace = \"5s\"");
+    // Of those who hold it now, how many are alone (counted as 100) and how many share it.
+    let inside = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for caller in 0..6 {
+            let door = principal(&lab, &format!("caller-{caller}"), "agent");
+            let inside = &inside;
+            scope.spawn(move || {
+                for turn in 0..5 {
+                    let (mode, weight) = if (caller + turn) % 3 == 0 { ("exclusive", 100) } else { ("shared", 1) };
+                    let made = match (caller + 2 * turn) % 4 {
+                        0 => wait_or_get(&door, json!({ "resourceId": "bench", "mode": mode })),
+                        1 | 2 => wait_or_get(&door, json!({ "select": "platform=bench", "mode": mode })),
+                        _ => eventually("it has its turn", BOUND, || {
+                            let told = join(&door, "bench", json!({ "mode": mode }));
+                            (told.status == 201).then(|| told.body["lease"].clone())
+                        }),
+                    };
+                    let together = inside.fetch_add(weight, Ordering::SeqCst) + weight;
+                    assert!(together == 100 || together <= 2, "{together} hold the bench");
+                    inside.fetch_sub(weight, Ordering::SeqCst);
+                    release(&door, &text(&made["id"]));
+                }
+            });
+        }
+    });
+    let admin = lab.door("host");
+    assert_eq!(events(&admin, "lease.granted").len(), 30);
+    let status = admin.get("/v1/status").expect(200).body;
+    assert_eq!((&status["waiting"], &status["leases"]), (&json!(0), &json!(0)));
+    assert_eq!(admin.get("/v1/resources/bench").body["resource"]["state"], "available");
     assert_eq!(events(&admin, "invariant.violated"), Vec::<Value>::new());
 }

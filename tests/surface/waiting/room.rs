@@ -6,6 +6,7 @@ use super::{
     HOST, acquire, agents, close, event_about, events, hold, holders, host, join, joins_at, names, principal, release,
     room, text, time,
 };
+use crate::http::Call;
 use crate::lab::Lab;
 use crate::patience::{BOUND, eventually};
 
@@ -279,4 +280,42 @@ fn whoever_leaves_the_waiting_room_is_asked_no_more_and_may_have_something_else(
     assert_eq!(event_about(&lab, "waiter.left", "first")["resourceId"], "board");
     hold(&first, "pixel-a");
     assert_eq!(release(&holder, &lease), "second");
+}
+
+#[test]
+fn a_key_stands_for_the_lease_once_there_is_one_and_for_nothing_while_its_caller_waits() {
+    let lab = host("");
+    let [holder, waiter] = agents(&lab, ["holder", "waiter"]);
+    let lease = hold(&holder, "board");
+    let ask = |id: &str| join(&waiter, "board", json!({ "idempotencyKey": "k", "leaseId": id }));
+    ask("one").expect(202);
+    ask("one").expect(202);
+    // The same key is a new try, also for another attempt.
+    ask("other").expect(202);
+    release(&holder, &lease);
+    let first = ask("other").expect(201).body["lease"].take();
+    let again = ask("other").expect(201).body["lease"].take();
+    assert_eq!((&again["id"], &again["fence"]), (&json!("other"), &first["fence"]));
+    ask("one").refused("IDEMPOTENCY_CONFLICT", 409);
+    release(&waiter, "other");
+    assert_eq!(ask("other").expect(201).body["lease"]["fence"], first["fence"], "never recomputed");
+    assert_eq!(holders(&lab, "board"), Vec::<String>::new());
+}
+
+#[test]
+fn each_requester_of_one_principal_has_a_place_of_its_own() {
+    let lab = host("");
+    let [holder, ci] = agents(&lab, ["holder", "ci"]);
+    let lease = hold(&holder, "board");
+    for (index, name) in ["job-1", "job-2"].into_iter().enumerate() {
+        let told = join(&ci, "board", json!({ "requester": name })).expect(202);
+        assert_eq!(told.body["waitingPosition"], index + 1);
+    }
+    assert_eq!(names(&lab, "board"), ["ci/job-1", "ci/job-2"]);
+    assert_eq!(ci.delete("/v1/resources/board/waiting-room/me").expect(200).body, json!({ "left": false }));
+    let leave = Call { method: "DELETE", path: "/v1/resources/board/waiting-room/me", ..Call::default() };
+    let told = ci.send(&leave.header("Berth-Requester", "job-1")).expect(200);
+    assert_eq!(told.body, json!({ "left": true }));
+    assert_eq!(release(&holder, &lease), "ci/job-2");
+    join(&ci, "board", json!({ "requester": "job-2" })).expect(201);
 }
