@@ -10,6 +10,7 @@ mod races;
 mod requests;
 mod restart;
 mod room;
+mod storm;
 mod streams;
 mod tickets;
 
