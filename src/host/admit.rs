@@ -72,7 +72,11 @@ impl DeskState {
             _ => None,
         };
         match self.ledger.admit(&ask, speaker, named.as_ref()) {
-            Ok(Admitted::Replay(first)) => self.replay(&first, reply),
+            Ok(Admitted::Replay(first)) => match self.open.get(&first).map(|open| open.wait) {
+                // It may come to stand in the waiting room, which its key does not stand for.
+                Some(WaitPolicy::JoinWaitingRoom) => self.queue_behind(&first, ask, reply),
+                _ => self.replay(&first, reply),
+            },
             Ok(Admitted::Behind(first)) => self.queue_behind(&first, ask, reply),
             Ok(Admitted::New | Admitted::Again) => self.begin(ask, &origin, speaker, reply),
             Err(refusal) => match refusal.code {
@@ -109,7 +113,7 @@ impl DeskState {
         }
     }
 
-    /// The second ask of an unattended waiter whose first is under way comes after that.
+    /// The second ask to join a waiting room, while the first is under way, comes after that.
     fn queue_behind(&mut self, first: &RequestId, ask: Ask, reply: RpcReplyPort<Said<Asked>>) {
         let behind = self.behind.entry(first.clone()).or_default();
         if behind.len() < WATCHERS_MAX {

@@ -29,7 +29,7 @@ use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, Now, RunTime};
 use crate::model::time::later;
 use crate::model::{
-    Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, ResourceId,
+    Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
 };
 use crate::store::Store;
 
@@ -79,6 +79,8 @@ pub struct DeskState {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    /// When a hand-over that came to nothing is tried again.
+    pub(super) retries: Schedule<ResourceId>,
     /// When each open request is to be looked at.
     pub(super) attention: Schedule<RequestId>,
     pub(super) reporter: Reporter,
@@ -142,9 +144,11 @@ pub(super) enum OpKind {
         request: RequestId,
     },
     Leave {
+        holder: Requester,
         reply: RpcReplyPort<Result<bool, Refusal>>,
     },
     Drain {
+        drained: bool,
         reply: RpcReplyPort<Result<ResourceNow, Refusal>>,
     },
     /// With the time of the last renewal before this one.
@@ -162,7 +166,8 @@ pub(super) enum OpKind {
     /// If it may admit an unattended waiter, with the least reservation.
     Serve {
         parked: Option<Parked>,
-        freed: Option<Duration>,
+        /// True when it is to admit an unattended waiter too.
+        admits: bool,
     },
     Wake,
     Rewrite,
@@ -212,6 +217,7 @@ impl Actor for Desk {
             ended,
             directory,
             schedule,
+            retries: Schedule::default(),
             attention: Schedule::default(),
             reporter: Reporter::new(incarnation),
             attempts: Attempts::default(),
@@ -242,12 +248,13 @@ impl Actor for Desk {
             DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
             DeskMessage::Leave { requester, address, reply } => match state.resolve(&address) {
                 Ok(resource) => {
-                    state.send(&resource, OpKind::Leave { reply }, Command::Leave { holder: requester });
+                    let kind = OpKind::Leave { holder: requester.clone(), reply };
+                    state.send(&resource, kind, Command::Leave { holder: requester });
                 }
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
             DeskMessage::Drain { address, drained, reply } => match state.resolve(&address) {
-                Ok(resource) => state.send(&resource, OpKind::Drain { reply }, Command::Drain(drained)),
+                Ok(resource) => state.send(&resource, OpKind::Drain { drained, reply }, Command::Drain(drained)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
             DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
@@ -270,9 +277,7 @@ impl Actor for Desk {
                     None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
             }
-            DeskMessage::Settled { resource, activation, op, reply, changes, admission_left } => {
-                state.settled(&resource, activation, op, reply, changes, admission_left);
-            }
+            DeskMessage::Settled(settled) => state.settled(settled),
             DeskMessage::Noted(op, outcome) => state.noted(op, outcome),
             // A database that cannot be read leaves nothing to go on with: the process starts again from it.
             DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows?),
@@ -292,7 +297,8 @@ impl Actor for Desk {
             #[cfg(test)]
             DeskMessage::PanicResource(id) => {
                 if let Some(super::directory::Entry { life: Life::Active(actor), .. }) = state.directory.get(&id) {
-                    actor.cast(ResourceMessage::Panic)?;
+                    // One that is dead already is dead enough.
+                    let _ = actor.cast(ResourceMessage::Panic);
                 }
             }
             #[cfg(test)]
@@ -302,6 +308,8 @@ impl Actor for Desk {
                 let active = state.directory.iter().filter(|entry| matches!(entry.life, Life::Active(_)));
                 let _ = reply.send(active.count());
             }
+            #[cfg(test)]
+            DeskMessage::Leftovers(reply) => drop(reply.send(state.leftovers())),
             read => state.read(read),
         }
         state.pump_all().await;
@@ -340,8 +348,30 @@ impl DeskState {
             .with("incarnation", self.incarnation);
         self.note_event(started);
         for resource in std::mem::take(&mut self.freed_at_start) {
-            let freed = Some(super::restart::FIRST_GRACE);
-            self.send(&resource, OpKind::Serve { parked: None, freed }, Command::Serve { freed });
+            if let Some(entry) = self.directory.get_mut(&resource) {
+                entry.least_grace = super::restart::FIRST_GRACE;
+            }
+            let command = Command::Serve { freed: Some(super::restart::FIRST_GRACE) };
+            self.send(&resource, OpKind::Serve { parked: None, admits: true }, command);
+        }
+    }
+
+    #[cfg(test)]
+    fn leftovers(&self) -> super::message::Leftovers {
+        let entries = || self.directory.iter();
+        super::message::Leftovers {
+            ledger: self.ledger.len(),
+            open: self.open.len(),
+            watchers: self.watchers.len(),
+            behind: self.behind.len(),
+            pool: self.pool.len(),
+            rooms: self.directory.waiters(),
+            attention: self.attention.next().is_some(),
+            commands: self.ops.len(),
+            batches: self.notes.len(),
+            promised: entries().map(|entry| entry.promised.len()).sum(),
+            waiting: entries().map(|entry| entry.waiting.len()).sum(),
+            parked: entries().filter(|entry| entry.parked.is_some()).count(),
         }
     }
 
@@ -359,6 +389,9 @@ impl DeskState {
         }
         for resource in self.schedule.due(now.run) {
             self.send(&resource, OpKind::Wake, Command::Wake);
+        }
+        for resource in self.retries.due(now.run) {
+            self.serve(&resource);
         }
         self.give_up_due(now.run);
         if self.returning.until().is_some_and(|until| until <= now.run) {
@@ -398,7 +431,8 @@ impl DeskState {
     /// Arms the one timer for the earliest instant at which something is to be done.
     fn arm_timer(&mut self) {
         let now = self.clock.now().run;
-        let instants = [self.schedule.next(), self.attention.next(), self.returning.until(), Some(now + TICK_MAX)];
+        let (schedule, retries, attention) = (self.schedule.next(), self.retries.next(), self.attention.next());
+        let instants = [schedule, retries, attention, self.returning.until(), Some(now + TICK_MAX)];
         let soonest = instants.into_iter().flatten().min().unwrap_or(now);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
             return;

@@ -42,12 +42,16 @@ pub(super) struct Entry {
     pub(super) waiting: VecDeque<(OpId, Command)>,
     /// Modes of the leases that it has been asked for and has not answered.
     pub(super) promised: Vec<Mode>,
-    /// Set when an unattended waiter is to be admitted as soon as others have been asked: with the least reservation.
-    pub(super) admission_left: Option<Duration>,
+    /// True when an unattended waiter is to be admitted as soon as those of the pool have been asked.
+    pub(super) admission_left: bool,
+    /// How long it is reserved for that one at least.
+    pub(super) least_grace: Duration,
     /// True when that was tried, and others still stand before it; nothing has changed since.
     pub(super) admission_declined: bool,
-    /// True when a hand-over came to nothing, and nothing has changed since: it is tried again when it is woken.
-    pub(super) resting: bool,
+    /// True after what was to be handed over could not be: that is tried again when something changes, or a while later.
+    pub(super) paused: bool,
+    /// How often in a row that was so.
+    pub(super) failures: u32,
     /// A release whose caller is yet to hear who was taken first.
     pub(super) parked: Option<Parked>,
     /// How often in a row its expiry could not be written.
@@ -92,9 +96,11 @@ impl Directory {
             out: None,
             waiting: VecDeque::new(),
             promised: Vec::new(),
-            admission_left: None,
-            resting: false,
+            admission_left: false,
+            least_grace: Duration::ZERO,
             admission_declined: false,
+            paused: false,
+            failures: 0,
             parked: None,
             wake_failures: 0,
             used_at: RunTime::default(),

@@ -164,6 +164,25 @@ pub struct ResourceNow {
     pub queue_length: usize,
 }
 
+/// A command that a resource has carried out.
+#[derive(Debug)]
+pub struct Settled {
+    /// Whose.
+    pub(super) resource: ResourceId,
+    /// Which life of its actor.
+    pub(super) activation: u64,
+    /// Which.
+    pub(super) op: OpId,
+    /// What came of it.
+    pub(super) reply: Reply,
+    /// What has changed, in this order.
+    pub(super) changes: Vec<Change>,
+    /// True when an unattended waiter could have been admitted, but others are to be asked before.
+    pub(super) admission_left: bool,
+    /// True when it, or the hand-over with it, could not be written: whoever waits is to be served again.
+    pub(super) failed: bool,
+}
+
 /// The desk's protocol.
 #[derive(Debug)]
 pub enum DeskMessage {
@@ -260,20 +279,7 @@ pub enum DeskMessage {
     Stop,
     /// From a resource: a command is done.
     #[doc(hidden)]
-    Settled {
-        /// Whose.
-        resource: ResourceId,
-        /// Which life of its actor.
-        activation: u64,
-        /// Which.
-        op: OpId,
-        /// What came of it.
-        reply: Reply,
-        /// What has changed, in this order.
-        changes: Vec<Change>,
-        /// True when an unattended waiter could have been admitted, but others are to be asked before.
-        admission_left: bool,
-    },
+    Settled(Settled),
     /// From the store: a batch of the desk's own is done.
     #[doc(hidden)]
     Noted(OpId, Result<(), CommitError>),
@@ -295,4 +301,26 @@ pub enum DeskMessage {
     /// From a test: how many resources have an actor?
     #[cfg(test)]
     Actors(RpcReplyPort<usize>),
+    /// From a test: what is there still of requests and commands?
+    #[cfg(test)]
+    Leftovers(RpcReplyPort<Leftovers>),
+}
+
+/// What is there of requests and commands; nothing of it outlives them.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    pub(super) ledger: usize,
+    pub(super) open: usize,
+    pub(super) watchers: usize,
+    pub(super) behind: usize,
+    pub(super) pool: usize,
+    pub(super) rooms: usize,
+    pub(super) attention: bool,
+    pub(super) commands: usize,
+    pub(super) batches: usize,
+    /// Of all resources: what they have promised, what waits for them, and what they have not answered.
+    pub(super) promised: usize,
+    pub(super) waiting: usize,
+    pub(super) parked: usize,
 }

@@ -49,7 +49,7 @@ impl DeskState {
         let Some(waiter) = self.pool.get(id) else { return };
         let Target::Select(selector) = &waiter.proposal.target else { return };
         let mode = waiter.proposal.mode;
-        let its_turn = |entry: &Entry| entry.out.is_none() && !entry.resting && self.would_take(entry, waiter);
+        let its_turn = |entry: &Entry| entry.out.is_none() && !entry.paused && self.would_take(entry, waiter);
         if let Ok(Choice::Free(resource)) = self.directory.choose(selector, mode, its_turn) {
             self.to_pump.insert(resource);
         }
@@ -59,9 +59,10 @@ impl DeskState {
     /// asked of the resource comes later, so it takes no room yet.
     pub(super) fn first_for(&self, resource: &ResourceId) -> Option<Waiter> {
         let entry = self.directory.get(resource)?;
-        if self.pool.is_empty() || entry.resting {
+        if self.pool.is_empty() {
             return None;
         }
+        // What has been asked of it meanwhile, and not been carried out, comes after whoever waits.
         let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.has_room(*mode));
         let heads = fitting.filter_map(|mode| self.pool.first(&entry.spec.labels, mode));
         let first = heads.min_by_key(|waiter| waiter.rank)?;
@@ -122,13 +123,8 @@ impl DeskState {
         if let Reply::Granted(held) = reply {
             return Some(held.lease.holder.clone());
         }
-        if let Some(entry) = self.directory.get_mut(resource) {
-            // Until something changes here it would decline again.
-            entry.resting = true;
-        }
-        if matches!(reply, Reply::Refused(_)) {
-            self.wake_again(resource);
-        }
+        // Until something changes here it would decline again.
+        self.pause(resource);
         let open = self.open.get_mut(id)?;
         if let Stage::Offered(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) {
             self.pool.join(*waiter);
@@ -149,6 +145,17 @@ impl DeskState {
         }
     }
 
+    /// Something has changed on a resource that was shared: whoever wants one of several alone may now be pinned to another
+    /// of them, or to none, and those who would share this one may go on.
+    pub(super) fn pins_moved(&mut self, resource: &ResourceId) {
+        let Some(entry) = self.directory.get(resource) else { return };
+        let heads = self.pool.heads(Mode::Exclusive).filter(|(selector, _)| selector.matches(&entry.spec.labels));
+        let selectors: Vec<Selector> = heads.map(|(selector, _)| selector.clone()).collect();
+        for selector in selectors {
+            self.serve_shared(&selector);
+        }
+    }
+
     fn serve_shared(&mut self, selector: &Selector) {
         let matching =
             self.directory.iter().filter(|entry| is_shared_now(entry) && selector.matches(&entry.spec.labels));
@@ -161,11 +168,11 @@ impl DeskState {
     /// Lets those who wait for a resource try again.
     pub(super) fn serve(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
-        entry.resting = false;
+        entry.paused = false;
         entry.admission_declined = false;
         if entry.state.queue.has_attended() {
             let command = crate::admission::resource::Command::Serve { freed: None };
-            self.send(resource, super::desk::OpKind::Serve { parked: None, freed: None }, command);
+            self.send(resource, super::desk::OpKind::Serve { parked: None, admits: false }, command);
         }
         self.to_pump.insert(resource.clone());
     }
@@ -186,7 +193,8 @@ impl DeskState {
     /// Lets everything go on that has room and somebody who waits for it.
     fn serve_all(&mut self) {
         let pool = !self.pool.is_empty();
-        let waited_for = |entry: &&Entry| pool || entry.admission_left.is_some() || !entry.state.queue.is_empty();
+        let waited_for = |entry: &&Entry| pool || entry.admission_left || !entry.state.queue.is_empty();
+        // Whatever is under way on it may have been decided before.
         let room = |entry: &&Entry| entry.has_room(Mode::Exclusive) || entry.has_room(Mode::Shared);
         let resources: Vec<ResourceId> =
             self.directory.iter().filter(waited_for).filter(room).map(|entry| entry.spec.id.clone()).collect();
@@ -203,7 +211,8 @@ impl DeskState {
     }
 }
 
-fn is_shared_now(entry: &Entry) -> bool {
+/// True when all that hold it share it.
+pub(super) fn is_shared_now(entry: &Entry) -> bool {
     let held = &entry.state.held;
     !entry.state.drained && !held.is_empty() && held.iter().all(|held| held.lease.mode == Mode::Shared)
 }

@@ -31,6 +31,8 @@ pub(super) struct OpenRequest {
     pub(super) asked_at: RunTime,
     /// Why it is to be given up as soon as the answer that is out has come.
     withdrawing: Option<Rejection>,
+    /// True while the resource that it waits for is being told to let it go.
+    leaving: bool,
     /// Who has cancelled it.
     cancels: Vec<RpcReplyPort<Result<(), Refusal>>>,
 }
@@ -61,7 +63,15 @@ pub(super) struct Parked {
 
 impl OpenRequest {
     pub(super) fn new(wait: WaitPolicy, now: RunTime) -> Self {
-        Self { stage: Stage::Placing, wait, give_up_at: None, asked_at: now, withdrawing: None, cancels: Vec::new() }
+        Self {
+            stage: Stage::Placing,
+            wait,
+            give_up_at: None,
+            asked_at: now,
+            withdrawing: None,
+            leaving: false,
+            cancels: Vec::new(),
+        }
     }
 
     /// True when it is known that it waits.
@@ -170,9 +180,12 @@ impl DeskState {
             Stage::Placing | Stage::Joining(_) | Stage::Offered(_) | Stage::Leaving(_) => {
                 open.withdrawing.get_or_insert(why);
             }
+            // Whoever cancels now hears what comes of that.
+            Stage::Room(_) if open.leaving => {}
             Stage::Room(resource) => {
                 let (resource, request) = (resource.clone(), id.clone());
                 let command = Command::Withdraw { request: request.clone(), why };
+                open.leaving = true;
                 self.attention.set(id, None);
                 self.send(&resource, OpKind::Withdraw { request }, command);
             }
@@ -215,7 +228,7 @@ impl DeskState {
     pub(super) fn not_withdrawn(&mut self, id: &RequestId, refusal: &Refusal) {
         let now = self.clock.now().run;
         let Some(open) = self.open.get_mut(id) else { return };
-        open.withdrawing = None;
+        (open.withdrawing, open.leaving) = (None, false);
         for reply in open.cancels.drain(..) {
             let _ = reply.send(Err(refusal.clone()));
         }

@@ -62,6 +62,9 @@ impl DeskState {
 
     /// The command for those who wait, if it is somebody's turn.
     fn hand_over_next(&mut self, resource: &ResourceId) -> Option<(OpKind, Command)> {
+        if self.directory.get(resource)?.paused {
+            return None;
+        }
         if let Some(waiter) = self.first_for(resource) {
             let (request, mode) = (waiter.proposal.request.clone(), waiter.proposal.mode);
             self.take_offered(&request);
@@ -70,12 +73,12 @@ impl DeskState {
         }
         let kept = self.returning.first_for(&self.directory.get(resource)?.spec).is_some();
         let entry = self.directory.get_mut(resource)?;
-        if kept || entry.resting || entry.admission_declined {
+        if kept || entry.admission_declined || !std::mem::take(&mut entry.admission_left) {
             return None;
         }
-        let freed = Some(entry.admission_left.take()?);
         let parked = entry.parked.take();
-        Some((OpKind::Serve { parked, freed }, Command::Serve { freed }))
+        let kind = OpKind::Serve { parked, admits: true };
+        Some((kind, Command::Serve { freed: Some(entry.least_grace) }))
     }
 
     /// Gives a command to a resource's actor, which is started if need be.
@@ -111,6 +114,7 @@ impl DeskState {
             Err(error) => {
                 tracing::error!(%resource, %error, "cannot start a resource's actor");
                 entry_is_idle(self.directory.get_mut(resource));
+                self.to_pump.insert(resource.clone());
                 self.settle_op(op, Reply::Refused(Refusal::internal("the resource's actor cannot be started")));
             }
         }

@@ -2,14 +2,17 @@
 //! what is true. Those who wait attended are in memory only; they go on waiting, unless the disk says that they have
 //! got their lease or have ended.
 
+use std::time::Duration;
+
 use super::desk::{DeskState, Op, OpKind};
 use super::directory::Life;
 use super::message::{DeskMessage, OpId};
 use super::restored::restored;
 use super::settle::Told;
-use crate::admission::Waiter;
 use crate::admission::resource::{Held, Rejection, Reply, ResourceState, withdrawn};
-use crate::model::{LeaseRecord, Refusal, RequestId, ResourceId};
+use crate::admission::{Attendance, Rank, Waiter};
+use crate::clock::RunTime;
+use crate::model::{LeaseRecord, Proposal, Refusal, RequestId, ResourceId};
 use crate::store::{StoredOutcome, StoredRequest, StoredResource};
 
 impl DeskState {
@@ -31,11 +34,12 @@ impl DeskState {
         let (rows, subject) = rows;
         let Some(entry) = self.directory.get_mut(&resource) else { return };
         let out = entry.out.take();
-        entry.resting = false;
         entry.admission_declined = false;
         let mut state = restored(rows, &self.rules, self.clock.now());
         let rejected = self.keep_what_is_known(&resource, &mut state, out, subject.as_ref());
-        let reply = out.and_then(|op| Some(outcome(self.ops.get(&op)?, &state, subject.as_ref())));
+        let reply = out.and_then(|op| {
+            Some(outcome(self.ops.get(&op)?, &self.directory.get(&resource)?.state, &state, subject.as_ref()))
+        });
         self.adopt_reopened(&resource, state);
         if let Some(rejected) = rejected {
             self.tell(rejected);
@@ -43,6 +47,9 @@ impl DeskState {
         if let Some((op, reply)) = out.zip(reply) {
             self.settle_op(op, reply);
         }
+        self.pins_moved(&resource);
+        // What was about to be handed over is handed over later, lest it kills the next one as fast as that starts.
+        self.pause(&resource);
         self.to_pump.insert(resource);
     }
 
@@ -56,8 +63,10 @@ impl DeskState {
     ) -> Option<Told> {
         let entry = self.directory.get(resource)?;
         for held in &mut state.held {
-            if let Some(known) = entry.state.held.iter().find(|known| known.lease == held.lease) {
-                held.deadline = known.deadline;
+            let is_known = |known: &&Held| known.lease.id == held.lease.id && known.lease.fence == held.lease.fence;
+            if let Some(known) = entry.state.held.iter().find(is_known) {
+                held.last_end = known.last_end;
+                held.deadline = if known.lease == held.lease { known.deadline } else { held.deadline };
             }
         }
         for reservation in &mut state.reserved {
@@ -65,18 +74,27 @@ impl DeskState {
                 *reservation = known.clone();
             }
         }
-        for waiter in state.queue.iter().cloned().collect::<Vec<_>>() {
-            let known = entry.state.queue.unattended_of(&waiter.proposal.holder);
-            if let Some(known) = known.filter(|known| known.joined_at == waiter.joined_at) {
-                state.queue.remove(&waiter.proposal.request);
-                state.queue.join(known.clone());
+        let kind = out.and_then(|op| self.ops.get(&op)).map(|op| &op.kind);
+        let now = self.clock.now().run;
+        for stored in state.queue.iter().cloned().collect::<Vec<_>>() {
+            let holder = &stored.proposal.holder;
+            let asking = match kind {
+                Some(OpKind::Ask { waiter, .. }) if waiter.proposal.holder == *holder && !waiter.is_attended() => {
+                    Some(&**waiter)
+                }
+                _ => None,
+            };
+            let mut known = entry.state.queue.unattended_of(holder).into_iter().chain(asking);
+            if let Some(known) = known.find(|known| has_joined_with(known, &stored)) {
+                state.queue.remove(&stored.proposal.request);
+                state.queue.join(as_stored(known, &stored, asking.map(|_| now), self.rules.waiting.priority_aging));
             }
         }
         let granted = |waiter: &Waiter| state.held.iter().any(|held| held.lease.request_id == waiter.proposal.request);
         let mut attended: Vec<Waiter> =
             entry.state.queue.iter().filter(|waiter| waiter.is_attended() && !granted(waiter)).cloned().collect();
         // One that was just joining is not known here yet.
-        if let Some(OpKind::Ask { waiter, .. }) = out.and_then(|op| self.ops.get(&op)).map(|op| &op.kind)
+        if let Some(OpKind::Ask { waiter, .. }) = kind
             && waiter.is_attended()
             && subject.is_some_and(|request| request.outcome == StoredOutcome::Open)
         {
@@ -93,6 +111,11 @@ impl DeskState {
                 }
                 _ => state.queue.join(waiter),
             }
+        }
+        if let (Some(OpKind::Offer { request, .. }), Some(StoredOutcome::Failed { refusal, .. })) =
+            (kind, subject.map(|request| &request.outcome))
+        {
+            rejected = Some(Told::Rejected(request.clone(), reason_of(refusal), refusal.clone()));
         }
         rejected
     }
@@ -131,6 +154,30 @@ impl DeskState {
     }
 }
 
+/// True for two that are one entry of the waiting room: asking again keeps the place in the order of joining.
+fn has_joined_with(known: &Waiter, stored: &Waiter) -> bool {
+    let (known, stored) = (known.rank.joined(), stored.rank.joined());
+    (known.run, known.arrival) == (stored.run, stored.arrival)
+}
+
+/// An unattended waiter with what the disk says of it. What is not stored there is known here.
+fn as_stored(known: &Waiter, stored: &Waiter, seen: Option<RunTime>, aging: Option<Duration>) -> Waiter {
+    let Waiter { proposal, .. } = stored;
+    let attendance = seen.map_or(known.attendance, |last_seen| Attendance::Unattended { last_seen });
+    Waiter {
+        rank: Rank::new(proposal.priority, known.rank.joined(), aging),
+        proposal: Proposal {
+            mode: proposal.mode,
+            priority: proposal.priority,
+            ttl: proposal.ttl,
+            note: proposal.note.clone(),
+            ..known.proposal.clone()
+        },
+        attendance,
+        ..known.clone()
+    }
+}
+
 /// The request whose row says how a command ended.
 fn subject(op: &Op) -> Option<RequestId> {
     match &op.kind {
@@ -141,7 +188,7 @@ fn subject(op: &Op) -> Option<RequestId> {
 }
 
 /// How a command that was in flight when its actor died has ended, by what the disk holds.
-fn outcome(op: &Op, state: &ResourceState, subject: Option<&StoredRequest>) -> Reply {
+fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Option<&StoredRequest>) -> Reply {
     let not_done = || Reply::Refused(Refusal::internal("the resource failed meanwhile, and it has not happened"));
     let lease_of = |request: &RequestId| state.held.iter().find(|held| held.lease.request_id == *request).cloned();
     match &op.kind {
@@ -171,7 +218,16 @@ fn outcome(op: &Op, state: &ResourceState, subject: Option<&StoredRequest>) -> R
             let there = |held: &Held| held.lease.id == lease.id && held.lease.fence == lease.fence;
             if state.held.iter().any(there) { not_done() } else { Reply::Released(LeaseRecord::clone(lease), None) }
         }
-        OpKind::Leave { .. } | OpKind::Drain { .. } | OpKind::Rewrite => not_done(),
+        OpKind::Leave { holder, .. } => {
+            let is_there = |state: &ResourceState| {
+                state.queue.unattended_of(holder).is_some() || state.reserved.iter().any(|kept| kept.holder == *holder)
+            };
+            if is_there(state) { not_done() } else { Reply::Left(is_there(before)) }
+        }
+        OpKind::Drain { drained, .. } if state.drained == *drained => Reply::Done,
+        OpKind::Drain { .. } | OpKind::Rewrite => not_done(),
+        // Nobody was admitted, so that is still to be done.
+        OpKind::Serve { admits: true, .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Serve { .. } => Reply::Served(None),
         OpKind::Wake => Reply::Done,
     }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::message::{DeskMessage, OpId};
-use crate::admission::Rules;
+use super::message::{DeskMessage, OpId, Settled};
 use crate::admission::resource::{
     Around, Change, Command, Decision, Departure, Rejection, Reply, ResourceState, Rivals, apply, decide, withdrawn,
 };
+use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
 use crate::model::{Code, Refusal, ResourceSpec};
 use crate::store::{Batch, CommitError, Store};
@@ -56,6 +56,8 @@ pub(super) struct ResourceActorState {
 struct Out {
     op: OpId,
     decision: Decision,
+    /// Who was offered the resource, if that was the command.
+    offered: Option<Box<Waiter>>,
     /// True when the hand-over has been taken out of it, because the database refused that.
     without_hand_over: bool,
 }
@@ -98,11 +100,12 @@ impl ResourceActorState {
             rivals,
             now: self.around.clock.now(),
         };
+        let offered = if let Command::Offer { waiter } = &command { Some(waiter.clone()) } else { None };
         let decision = decide(&self.around.state, &around, command);
         if decision.changes.iter().any(Change::is_durable) {
-            self.commit(myself, Out { op, decision, without_hand_over: false });
+            self.commit(myself, Out { op, decision, offered, without_hand_over: false });
         } else {
-            self.finish(op, decision);
+            self.finish(op, decision, false);
         }
     }
 
@@ -122,14 +125,14 @@ impl ResourceActorState {
     }
 
     fn committed(&mut self, myself: &ActorRef<ResourceMessage>, outcome: Result<(), CommitError>) {
-        let Some(Out { op, decision, without_hand_over }) = self.out.take() else { return };
+        let Some(Out { op, decision, offered, without_hand_over }) = self.out.take() else { return };
         match outcome {
-            Ok(()) => self.finish(op, decision),
+            Ok(()) => self.finish(op, decision, without_hand_over),
             Err(CommitError::Constraint(detail))
                 if !without_hand_over && decision.handed_over_from < decision.changes.len() =>
             {
-                let decision = self.without_hand_over(decision, detail);
-                self.commit(myself, Out { op, decision, without_hand_over: true });
+                let decision = self.without_hand_over(decision, offered.as_deref(), detail);
+                self.commit(myself, Out { op, decision, offered, without_hand_over: true });
             }
             Err(error) => {
                 let refusal = match error {
@@ -137,54 +140,66 @@ impl ResourceActorState {
                         .retry_after(std::time::Duration::from_secs(1)),
                     _ => Refusal::internal("it could not be written, and has not happened"),
                 };
-                self.settle(op, Reply::Refused(refusal), Vec::new(), decision.admission_left);
+                let nothing = Decision { changes: Vec::new(), reply: Reply::Refused(refusal), ..decision };
+                self.settle(op, nothing, true);
             }
         }
     }
 
     /// The hand-over broke a constraint of the database: what was before it stands alone, and those who were to be
     /// granted fail. That is a bug which the last guard has caught, and it must not keep a release from happening.
-    fn without_hand_over(&self, mut decision: Decision, detail: String) -> Decision {
+    fn without_hand_over(&self, mut decision: Decision, offered: Option<&Waiter>, detail: String) -> Decision {
         let resource = &self.around.spec.id;
         tracing::error!(%resource, detail, "the database refused a hand-over; it is taken back");
         let now = self.around.clock.now();
-        let handed_over = decision.changes.split_off(decision.handed_over_from);
-        for change in handed_over {
-            let Change::Granted { lease, .. } = change else { continue };
-            let Some(waiter) = self.around.state.queue.get(&lease.request_id).cloned() else { continue };
+        // What time had led to came before the command, and takes that along.
+        let undone = decision.command_from > decision.handed_over_from;
+        for change in decision.changes.split_off(decision.handed_over_from) {
+            let request = match change {
+                Change::Granted { lease, .. } => lease.request_id,
+                Change::Left { why: Departure::Admitted { .. }, .. } => {
+                    decision.admission_left = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            let offered = offered.filter(|waiter| waiter.proposal.request == request && !undone);
+            let standing = self.around.state.queue.get(&request);
+            let Some(waiter) = offered.or(standing) else { continue };
             let (proposal, reason) = (waiter.proposal.clone(), Rejection::WorkerFailed);
             let refusal = withdrawn(&proposal, reason, &self.around.rules.waiting);
-            decision.changes.push(Change::Left { waiter: Box::new(waiter), why: Departure::Rejected, at: now.wall });
+            if standing.is_some() {
+                let waiter = Box::new(waiter.clone());
+                decision.changes.push(Change::Left { waiter, why: Departure::Rejected, at: now.wall });
+            }
             decision.changes.push(Change::Rejected { proposal, reason, refusal, waited: true, at: now.wall });
         }
         decision.changes.push(Change::Violated { detail });
         decision.reply = match decision.reply {
-            Reply::Released(lease, _) if decision.command_from <= decision.handed_over_from => {
-                Reply::Released(lease, None)
-            }
-            Reply::Done => Reply::Done,
-            _ if decision.command_from > decision.handed_over_from => {
+            Reply::Served(_) => Reply::Served(None),
+            _ if undone => {
                 Reply::Refused(Refusal::internal("it has not happened, because what came before it failed; ask again"))
             }
+            Reply::Released(lease, _) => Reply::Released(lease, None),
+            Reply::Granted(_) if offered.is_some() => Reply::Declined,
             reply => reply,
         };
-        decision.handed_over_from = decision.changes.len();
         decision
     }
 
-    fn finish(&mut self, op: OpId, decision: Decision) {
+    fn finish(&mut self, op: OpId, decision: Decision, failed: bool) {
         for change in &decision.changes {
             apply(&mut self.around.state, change.clone());
         }
-        self.settle(op, decision.reply, decision.changes, decision.admission_left);
+        self.settle(op, decision, failed);
     }
 
-    fn settle(&self, op: OpId, reply: Reply, changes: Vec<Change>, admission_left: bool) {
-        let resource = self.around.spec.id.clone();
-        let activation = self.around.activation;
+    fn settle(&self, op: OpId, decision: Decision, failed: bool) {
+        let Decision { changes, reply, admission_left, .. } = decision;
+        let (resource, activation) = (self.around.spec.id.clone(), self.around.activation);
+        let settled = Settled { resource, activation, op, reply, changes, admission_left, failed };
         // A desk that is gone takes the whole node with it.
-        let _ =
-            self.around.desk.cast(DeskMessage::Settled { resource, activation, op, reply, changes, admission_left });
+        let _ = self.around.desk.cast(DeskMessage::Settled(settled));
     }
 }
 

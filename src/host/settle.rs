@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::desk::{DeskState, Op, OpKind};
-use super::message::{Asked, FirstGrant, OpId, PendingNow, ReleasedNow};
+use super::message::{Asked, FirstGrant, OpId, PendingNow, ReleasedNow, Settled};
+use super::offers::is_shared_now;
 use super::open::{Parked, Stage};
 use super::pump::mode_of;
 use super::read::{grant, resource_now};
@@ -12,60 +13,47 @@ use crate::admission::resource::{Change, Departure, Held, Reply};
 use crate::admission::{Speaker, Waiter};
 use crate::model::{Authority, ChosenLeaseId, Code, LeaseId, Refusal, RequestId, Requester, ResourceId, Target};
 
-/// The first and the longest pause before an expiry whose commit failed is tried again.
+/// The first and the longest pause before what time or a turn asked for, and could not be written, is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 impl DeskState {
     /// A resource has done a command.
-    pub(super) fn settled(
-        &mut self,
-        resource: &ResourceId,
-        activation: u64,
-        op: OpId,
-        reply: Reply,
-        changes: Vec<Change>,
-        admission_left: bool,
-    ) {
+    pub(super) fn settled(&mut self, settled: Settled) {
+        let Settled { resource, activation, op, reply, changes, admission_left, failed } = settled;
         // What a dead actor had said before it died comes before `Reopened` and counts; what a former life of the
         // resource said does not.
-        let Some(entry) = self.directory.get_mut(resource).filter(|entry| entry.activation == activation) else {
+        let Some(entry) = self.directory.get_mut(&resource).filter(|entry| entry.activation == activation) else {
             return;
         };
         if entry.out == Some(op) {
             entry.out = None;
         }
-        if admission_left {
-            self.leave_admission(resource, op);
+        entry.admission_left |= admission_left;
+        self.adopt(&resource, changes);
+        if failed {
+            self.pause(&resource);
         }
-        self.adopt(resource, changes);
         self.settle_op(op, reply);
-        self.to_pump.insert(resource.clone());
-    }
-
-    /// An admission comes later than it could have, and is reserved as long as it would have been.
-    fn leave_admission(&mut self, resource: &ResourceId, op: OpId) {
-        let least = match self.ops.get(&op).map(|op| &op.kind) {
-            Some(OpKind::Serve { freed: Some(least), .. }) => *least,
-            _ => Duration::ZERO,
-        };
-        if let Some(entry) = self.directory.get_mut(resource) {
-            entry.admission_left = entry.admission_left.max(Some(least));
-        }
+        self.to_pump.insert(resource);
     }
 
     /// Takes in what has changed on a resource: what ended is free before anybody hears of it, and it is reported.
     fn adopt(&mut self, resource: &ResourceId, changes: Vec<Change>) {
         let mut told = Vec::new();
         let mut shown = false;
+        let was_shared = self.directory.get(resource).is_some_and(is_shared_now);
+        let mut holders_changed = false;
         for change in changes {
             if change.is_durable()
                 && let Some(entry) = self.directory.get_mut(resource)
             {
-                entry.resting = false;
+                entry.paused = false;
+                entry.failures = 0;
                 entry.admission_declined = false;
             }
             shown |= is_reported(&change);
+            holders_changed |= matches!(change, Change::Granted { .. } | Change::Ended { .. } | Change::Drained { .. });
             self.directory.apply(resource, change.clone());
             match change {
                 Change::Granted { lease, deadline, last_end, .. } => {
@@ -92,6 +80,9 @@ impl DeskState {
         // Now that everything is known, whoever waited hears it.
         for end in told {
             self.tell(end);
+        }
+        if was_shared && holders_changed {
+            self.pins_moved(resource);
         }
     }
 
@@ -155,25 +146,15 @@ impl DeskState {
                 let taken = self.offer_settled(&resource, &request, &reply);
                 self.release_settled(&resource, parked, taken);
             }
-            OpKind::Serve { parked, freed } => {
-                let first = match reply {
-                    Reply::Served(first) => {
-                        if let Some(entry) = self.directory.get_mut(&resource) {
-                            // Those of the pool have been asked; one who waits for more room than there is stays before.
-                            entry.admission_declined = entry.admission_left.is_some();
-                        }
-                        first
-                    }
-                    reply => {
-                        tracing::warn!(%resource, refusal = %refusal_of(reply), "those who wait were not served");
-                        if let Some(entry) = self.directory.get_mut(&resource) {
-                            entry.admission_left = entry.admission_left.max(freed);
-                            entry.resting = true;
-                        }
-                        self.wake_again(&resource);
-                        None
-                    }
-                };
+            OpKind::Serve { parked, admits } => {
+                if let Some(entry) = self.directory.get_mut(&resource).filter(|_| admits) {
+                    // Those of the pool have been asked; one who waits for more room than there is stays before it.
+                    entry.admission_declined = entry.admission_left && matches!(reply, Reply::Served(_));
+                    entry.admission_left |= matches!(reply, Reply::Refused(_));
+                    // The first after a start has been admitted, or there was none.
+                    entry.least_grace = if entry.admission_left { entry.least_grace } else { Duration::ZERO };
+                }
+                let first = if let Reply::Served(first) = reply { first } else { None };
                 self.release_settled(&resource, parked, first);
             }
             OpKind::Withdraw { request } => match reply {
@@ -181,11 +162,11 @@ impl DeskState {
                 Reply::Left(_) => {}
                 reply => self.not_withdrawn(&request, &refusal_of(reply)),
             },
-            OpKind::Leave { reply: caller } => {
+            OpKind::Leave { reply: caller, .. } => {
                 let answer = if let Reply::Left(left) = reply { Ok(left) } else { Err(refusal_of(reply)) };
                 let _ = caller.send(answer);
             }
-            OpKind::Drain { reply: caller } => {
+            OpKind::Drain { reply: caller, .. } => {
                 let entry = self.directory.get(&resource);
                 let answer = match (reply, entry) {
                     (Reply::Done, Some(entry)) => Ok(resource_now(entry, self.clock.now())),
@@ -316,29 +297,36 @@ impl DeskState {
         self.tell_watchers(id, &Err(refusal));
     }
 
-    /// A resource has been woken. One whose expiry could not be written is woken again.
-    fn woken(&mut self, resource: &ResourceId, reply: Reply) {
-        if let Reply::Refused(refusal) = reply {
-            tracing::warn!(%resource, %refusal, "what time has done was not written; it is tried again");
-            return self.wake_again(resource);
-        }
-        let Some(entry) = self.directory.get_mut(resource) else { return };
-        entry.wake_failures = 0;
-        // Whoever of the pool could not be served, because it could not be written, is asked again.
-        entry.resting = false;
-        self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
+    /// What was to be handed over could not be. Nobody is offered this resource until something changes on it; should
+    /// nothing change, those who wait are served after a while.
+    pub(super) fn pause(&mut self, resource: &ResourceId) {
+        let now = self.clock.now().run;
+        let Some(entry) = self.directory.get_mut(resource).filter(|entry| !entry.paused) else { return };
+        entry.paused = true;
+        self.retries.set(resource, Some(now + pause_after(entry.failures)));
+        entry.failures = entry.failures.saturating_add(1);
     }
 
-    /// Something that nobody asks for again could not be written: the resource is woken, ever later.
-    pub(super) fn wake_again(&mut self, resource: &ResourceId) {
+    /// A resource has been woken. One whose expiry could not be written is woken again, ever later.
+    fn woken(&mut self, resource: &ResourceId, reply: Reply) {
         let now = self.clock.now().run;
         let Some(entry) = self.directory.get_mut(resource) else { return };
-        let pause = RETRY_FIRST.saturating_mul(1 << entry.wake_failures.min(10)).min(RETRY_LONGEST);
-        entry.wake_failures += 1;
-        let due = entry.state.wake_at(&self.rules.waiting).filter(|at| *at > now);
-        let next = due.map_or(now + pause, |at| at.min(now + pause));
-        self.schedule.set(resource, Some(next));
+        let next = if let Reply::Refused(refusal) = reply {
+            let pause = pause_after(entry.wake_failures);
+            entry.wake_failures += 1;
+            tracing::warn!(%resource, %refusal, ?pause, "an expiry was not written; it is tried again");
+            Some(now + pause)
+        } else {
+            entry.wake_failures = 0;
+            entry.state.wake_at(&self.rules.waiting)
+        };
+        self.schedule.set(resource, next);
     }
+}
+
+/// How long until something is tried again that has failed so often before.
+fn pause_after(failures: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(1 << failures.min(10)).min(RETRY_LONGEST)
 }
 
 /// True for what changes the report of a resource.

@@ -1,5 +1,11 @@
 //! A resource's actor dies: the others serve on, and what was in flight ends as the database says.
 
+mod at_once;
+mod deaths;
+mod hand_over;
+mod lab;
+mod returning;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -289,7 +289,7 @@ pub struct Decision {
     pub reply: Reply,
     /// Where the changes of the command itself begin; before that is what time has done, and whom that served.
     pub command_from: usize,
-    /// Where the first hand-over begins.
+    /// Where the first hand-over begins; an offer is one.
     pub handed_over_from: usize,
     /// True when an unattended waiter could have been admitted, but others are to be asked before.
     pub admission_left: bool,
@@ -311,6 +311,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     draft.rivals = around.rivals;
     let command_from = draft.changes.len();
     let mut least_grace = None;
+    let is_offer = matches!(command, Command::Offer { .. });
     let mut reply = match command {
         Command::Ask { waiter, otherwise, left_out, speaker } => {
             ask::ask(&mut draft, *waiter, otherwise, left_out, speaker)
@@ -335,7 +336,11 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
             Reply::Done
         }
     };
-    let handed_over_from = if command_from > settled { settled } else { draft.changes.len() };
+    let handed_over_from = match (command_from > settled, is_offer) {
+        (true, _) => settled,
+        (false, true) => command_from,
+        (false, false) => draft.changes.len(),
+    };
     let after = serve::serve(&mut draft, least_grace);
     if let Reply::Released(_, first) | Reply::Served(first) = &mut reply {
         *first = after.first;

@@ -1,0 +1,84 @@
+//! Who is served when something becomes free.
+
+use std::time::Duration;
+
+use super::lab::{End, Lab, acquires, holder, resource, said, shared, waits};
+use crate::admission::Rules;
+use crate::model::{Code, EventKind};
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_by_selector_is_served_before_a_crowd_that_asks_for_the_freed_resource_by_name() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(acquires("holder", "a")).await;
+    let first = lab.wait(waits("first", "os=1")).await;
+    let released = lab.begin_release(&held);
+    let crowd: Vec<_> = (0..20).map(|n| lab.begin(acquires(&format!("crowd-{n}"), "a"))).collect();
+    let admitted = said(released).await.unwrap().admitted;
+    assert_eq!(admitted.map(|holder| holder.to_string()).as_deref(), Some("first"));
+    assert_eq!(holder(&lab.end(&first).await.lease()), "first");
+    for late in crowd {
+        assert_eq!(said(late).await.unwrap_err(), Code::ResourceUnavailable);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_hand_over_that_the_database_refuses_the_release_stands_and_the_next_is_served_later() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(acquires("holder", "a")).await;
+    let (doomed, next) = (lab.wait(waits("doomed", "a")).await, lab.wait(waits("next", "a")).await);
+    let fault = lab.forbid_leases("NEW.holder = 'doomed'");
+    assert_eq!(lab.release(&held).await, Ok(None));
+    assert_eq!(lab.end(&doomed).await, End::Refused(Code::Internal));
+    assert_eq!(holder(&lab.end(&next).await.lease()), "next");
+    drop(fault);
+    assert!(lab.events().await.contains(&EventKind::InvariantViolated));
+    assert_eq!(lab.release(&held).await, Err(Code::UnknownLease));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_that_the_database_refuses_fails_that_waiter_and_the_next_is_served_later() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(acquires("holder", "a")).await;
+    let (doomed, next) = (lab.wait(waits("doomed", "os=1")).await, lab.wait(waits("next", "os=1")).await);
+    let _fault = lab.forbid_leases("NEW.holder = 'doomed'");
+    assert_eq!(lab.release(&held).await, Ok(None));
+    assert_eq!(lab.end(&doomed).await, End::Refused(Code::Internal));
+    assert_eq!(holder(&lab.end(&next).await.lease()), "next");
+    assert!(lab.events().await.contains(&EventKind::InvariantViolated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_that_cannot_be_written_is_made_again_and_not_in_a_hot_loop() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(acquires("holder", "a")).await;
+    let first = lab.wait(waits("first", "os=1")).await;
+    let fault = lab.lose_leases("true");
+    assert_eq!(lab.release(&held).await, Ok(None));
+    lab.pass(Duration::from_secs(30)).await;
+    assert_eq!(lab.state(&first).await, None, "it goes on waiting");
+    assert_eq!(lab.ask(acquires("late", "a")).await.unwrap_err(), Code::ResourceUnavailable, "it is not overtaken");
+    drop(fault);
+    assert_eq!(holder(&lab.end(&first).await.lease()), "first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_pinned_one_is_pinned_elsewhere_those_who_would_share_go_on() {
+    let lab = Lab::new(&[resource("a", "os=1", 3), resource("b", "os=1", 3)], Rules::default()).await;
+    let mut on_b = Vec::new();
+    for n in 0..2 {
+        lab.lease(shared(acquires(&format!("a-{n}"), "a"))).await;
+        on_b.push(lab.lease(shared(acquires(&format!("b-{n}"), "b"))).await);
+    }
+    on_b.push(lab.lease(shared(acquires("b-2", "b"))).await);
+    let alone = lab.wait(waits("alone", "os=1")).await;
+    let sharing = lab.wait(shared(waits("sharing", "a"))).await;
+    lab.settle().await;
+    assert_eq!(lab.state(&sharing).await, None, "a has the fewest holders and is to become free");
+    // Now b is the one with the fewest.
+    lab.release(&on_b[0]).await.unwrap();
+    lab.release(&on_b[1]).await.unwrap();
+    assert_eq!(holder(&lab.end(&sharing).await.lease()), "sharing");
+    assert_eq!(lab.state(&alone).await, None);
+    lab.release(&on_b[2]).await.unwrap();
+    assert_eq!(holder(&lab.end(&alone).await.lease()), "alone");
+}

@@ -1,0 +1,45 @@
+//! After a restart.
+
+use std::time::Duration;
+
+use super::lab::{HOUR, Lab, acquires, holder, joins, resource, said, waits};
+use crate::admission::Rules;
+use crate::model::{Ask, Code};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn the_first_admission_after_a_restart_is_reserved_for_ten_seconds_also_when_the_return_grace_comes_before() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    lab.lease(Ask { ttl: MINUTE, ..acquires("holder", "a") }).await;
+    lab.join(joins("stands", "a")).await;
+    lab.wait(waits("gone", "a")).await;
+    let stopped = lab.stop().await;
+    tokio::time::sleep(MINUTE).await;
+    let lab = stopped.start().await;
+    lab.pass(Duration::from_secs(6)).await;
+    assert_eq!(lab.room("a").await, [""; 0], "it has been admitted");
+    lab.pass(Duration::from_secs(8)).await;
+    assert_eq!(lab.ask(acquires("other", "a")).await, Err(Code::ResourceUnavailable));
+    assert_eq!(holder(&lab.lease(joins("stands", "a")).await), "stands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_when_the_return_grace_ends_is_served_also_while_another_asks() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(Ask { ttl: HOUR, ..acquires("holder", "a") }).await;
+    lab.wait(waits("gone", "a")).await;
+    let lab = lab.restart().await;
+    lab.release(&held).await.unwrap();
+    let waiting = lab.wait(waits("waits", "a")).await;
+    lab.pass(Duration::from_millis(4_900)).await;
+    // One comes just before the end, and is being written then.
+    let commits = lab.hold_commits();
+    let late = lab.begin(waits("late", "a"));
+    lab.turn().await;
+    tokio::time::advance(Duration::from_millis(200)).await;
+    lab.turn().await;
+    drop(commits);
+    said(late).await.unwrap();
+    assert_eq!(holder(&lab.end(&waiting).await.lease()), "waits");
+}
