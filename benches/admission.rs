@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth::admission::Rules;
 use berth::admission::ticket::TicketKey;
@@ -150,13 +150,13 @@ impl Bench {
             let caller = Caller::admin();
             let request = service.lease_request(&caller, &next, Duration::from_secs(30)).await.expect("the request");
             assert_eq!(request.state, RequestState::Granted);
-            Instant::now()
+            Clock::system().now().run
         });
         // The watcher stands before the clock starts.
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let released = Instant::now();
+        let released = Clock::system().now().run;
         self.service.release(&caller, &held, None).await.expect("it is held");
-        let took = told.await.expect("the waiter") - released;
+        let took = told.await.expect("the waiter").left(released);
         if self.crowd != Crowd::Elsewhere {
             self.join(1).await;
         }

@@ -71,7 +71,7 @@ pub struct DeskState {
     pub(super) open: HashMap<RequestId, OpenRequest>,
     pub(super) watchers: HashMap<RequestId, Vec<Watcher>>,
     /// Asks of an unattended waiter that come after one that is out.
-    pub(super) behind: HashMap<RequestId, VecDeque<(Ask, RpcReplyPort<Said<Asked>>)>>,
+    pub(super) behind: HashMap<RequestId, Behind>,
     /// Those who wait by selector.
     pub(super) pool: Pool,
     pub(super) returning: Returning,
@@ -99,6 +99,9 @@ pub struct DeskState {
     pub(super) stopping: bool,
     retire_at: RunTime,
 }
+
+/// Asks with who waits for their answer, in their order.
+type Behind = VecDeque<(Ask, RpcReplyPort<Said<Asked>>)>;
 
 type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 
@@ -243,7 +246,7 @@ impl Actor for Desk {
         state: &mut DeskState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            DeskMessage::Request { ask, origin, reply } => state.request(ask, origin, reply),
+            DeskMessage::Request { ask, origin, reply } => state.request(*ask, origin, reply),
             DeskMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
             DeskMessage::Leave { requester, address, reply } => match state.resolve(&address) {
@@ -277,10 +280,10 @@ impl Actor for Desk {
                     None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
             }
-            DeskMessage::Settled(settled) => state.settled(settled),
+            DeskMessage::Settled(settled) => state.settled(*settled),
             DeskMessage::Noted(op, outcome) => state.noted(op, outcome),
             // A database that cannot be read leaves nothing to go on with: the process starts again from it.
-            DeskMessage::Reopened(resource, rows) => state.reopened(resource, rows?),
+            DeskMessage::Reopened(resource, rows) => state.reopened(resource, (*rows)?),
             DeskMessage::Open => state.open_admission(),
             DeskMessage::Stop => state.stop(),
             DeskMessage::Tick => state.tick(),

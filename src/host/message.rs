@@ -189,7 +189,7 @@ pub enum DeskMessage {
     /// Lease something.
     Request {
         /// What is asked for.
-        ask: Ask,
+        ask: Box<Ask>,
         /// By whom.
         origin: Origin,
         /// Answered once it is granted, refused, or known to wait.
@@ -279,7 +279,7 @@ pub enum DeskMessage {
     Stop,
     /// From a resource: a command is done.
     #[doc(hidden)]
-    Settled(Settled),
+    Settled(Box<Settled>),
     /// From the store: a batch of the desk's own is done.
     #[doc(hidden)]
     Noted(OpId, Result<(), CommitError>),
@@ -288,7 +288,7 @@ pub enum DeskMessage {
     Open,
     /// From the store: a dead actor's activation is closed, and this is what is on disk.
     #[doc(hidden)]
-    Reopened(ResourceId, Result<Reopened, OpenError>),
+    Reopened(ResourceId, Box<Result<Reopened, OpenError>>),
     /// From the timer.
     #[doc(hidden)]
     Tick,

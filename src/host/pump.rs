@@ -8,7 +8,7 @@ use super::desk::{DeskState, Note, OpKind};
 use super::directory::{Entry, Life};
 use super::message::{DeskMessage, OpId, ReleasedNow};
 use super::open::Parked;
-use super::resource::{Resource, ResourceArguments, ResourceMessage, queue_full};
+use super::resource::{Order, Resource, ResourceArguments, ResourceMessage, queue_full};
 use crate::admission::resource::{Change, Command, Reply};
 use crate::limits::RESOURCE_QUEUE_MAX;
 use crate::model::{Event, Mode, Refusal, Requester, ResourceId};
@@ -92,7 +92,7 @@ impl DeskState {
         if let Life::Active(actor) = &entry.life {
             // A cast fails only when the actor has just died; then its supervision event is on the way, and
             // settles this operation.
-            let _ = actor.cast(ResourceMessage::Do(op, command, rivals));
+            let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals })));
             return;
         }
         entry.activation += 1;
@@ -108,7 +108,7 @@ impl DeskState {
         // Its `pre_start` takes only what is at hand, so this does not wait for anything.
         match Actor::spawn_linked(None, Resource, arguments, self.myself.get_cell()).await {
             Ok((actor, _)) => {
-                let _ = actor.cast(ResourceMessage::Do(op, command, rivals));
+                let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals })));
                 self.directory.set_life(resource, Life::Active(actor));
             }
             Err(error) => {

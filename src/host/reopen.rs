@@ -24,7 +24,7 @@ impl DeskState {
         let subject = out.and_then(|op| self.ops.get(&op)).and_then(subject);
         let myself = self.myself.clone();
         self.store.close(resource.clone(), activation, subject, move |rows| {
-            let _ = myself.cast(DeskMessage::Reopened(resource, rows));
+            let _ = myself.cast(DeskMessage::Reopened(resource, Box::new(rows)));
         });
     }
 

@@ -27,12 +27,20 @@ pub(super) struct Resource;
 #[derive(Debug)]
 pub(super) enum ResourceMessage {
     /// From the desk: carry this out and say `Settled`. Nothing else comes before that.
-    Do(OpId, Command, Rivals),
+    Do(Box<Order>),
     /// From the store: the outcome of the batch that is out.
     Committed(Result<(), CommitError>),
     /// From a test: die.
     #[cfg(test)]
     Panic,
+}
+
+/// A command, and what it is decided by beside the resource's own state.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) op: OpId,
+    pub(super) command: Command,
+    pub(super) rivals: Rivals,
 }
 
 /// What a resource is started with.
@@ -82,7 +90,7 @@ impl Actor for Resource {
         state: &mut ResourceActorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ResourceMessage::Do(op, command, rivals) => state.carry_out(&myself, op, command, rivals),
+            ResourceMessage::Do(order) => state.carry_out(&myself, *order),
             ResourceMessage::Committed(outcome) => state.committed(&myself, outcome),
             #[cfg(test)]
             ResourceMessage::Panic => panic!("a test asked for it"),
@@ -92,7 +100,7 @@ impl Actor for Resource {
 }
 
 impl ResourceActorState {
-    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, op: OpId, command: Command, rivals: Rivals) {
+    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, Order { op, command, rivals }: Order) {
         let around = Around {
             spec: &self.around.spec,
             rules: &self.around.rules.waiting,
@@ -199,7 +207,7 @@ impl ResourceActorState {
         let (resource, activation) = (self.around.spec.id.clone(), self.around.activation);
         let settled = Settled { resource, activation, op, reply, changes, admission_left, failed };
         // A desk that is gone takes the whole node with it.
-        let _ = self.around.desk.cast(DeskMessage::Settled(settled));
+        let _ = self.around.desk.cast(DeskMessage::Settled(Box::new(settled)));
     }
 }
 

@@ -53,14 +53,18 @@ impl Bench {
 
     fn acquire(&self, requester: &str, resource: &str) -> Receiver<Said<Asked>> {
         let ask = ask(requester, resource);
-        self.send(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply })
+        self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply })
     }
 
     /// The same request by a gateway, as its `attempt`.
     fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Asked>> {
         let ask = Ask { id: id.clone(), ..ask("gw:gateway:ci", "a") };
         let fingerprint = ask.fingerprint();
-        self.send(|reply| DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint }, reply })
+        self.send(|reply| DeskMessage::Request {
+            ask: Box::new(ask),
+            origin: Origin::Gateway { attempt, fingerprint },
+            reply,
+        })
     }
 
     fn release(&self, grant: &Grant) -> Receiver<Said<ReleasedNow>> {

@@ -178,7 +178,7 @@ impl Uplink {
             Call::Dispatch(dispatch) => match self.checked(dispatch) {
                 Ok((ask, origin)) => {
                     let (reply, answer) = port();
-                    (DeskMessage::Request { ask, origin, reply }, Begun::Granted(answer))
+                    (DeskMessage::Request { ask: Box::new(ask), origin, reply }, Begun::Granted(answer))
                 }
                 Err(refusal) => return Some(Begun::Refused(refusal)),
             },

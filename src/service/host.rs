@@ -140,7 +140,8 @@ impl HostService {
 impl Coordinator for HostService {
     async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
         let (target, mode) = (ask.target.clone(), ask.mode);
-        let asked = self.change(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply }).await?;
+        let asked =
+            self.change(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply }).await?;
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         let id = match asked {
             Asked::Granted(grant) => return active(self.lease_view(&grant)),
@@ -173,7 +174,7 @@ impl Coordinator for HostService {
     async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal> {
         let began = self.clock.now().run;
         let mut id = ask.id.clone();
-        let build = |reply| DeskMessage::Request { ask, origin: Origin::Client, reply };
+        let build = |reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply };
         if let Some(said) = ask_actor::<_, Said<Asked>>(&self.desk, bound, build).await {
             // A replay has the id of the first request.
             id = match said.result? {

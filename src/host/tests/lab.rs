@@ -102,7 +102,7 @@ impl Lab {
     }
 
     pub(super) fn begin(&self, ask: Ask) -> Receiver<Said<Asked>> {
-        self.send(|reply| DeskMessage::Request { ask, origin: Origin::Client, reply })
+        self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply })
     }
 
     /// The first answer.
