@@ -174,7 +174,7 @@ pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
 
 /// Nothing is stored of an acquire that is refused; a lease request leaves its events (SPEC §2).
 fn refuse(draft: &mut Draft<'_>, waiter: &Waiter, wait: WaitPolicy, speaker: Speaker) -> Reply {
-    let refusal = refuse::not_now(draft, &waiter.proposal, wait);
+    let refusal = refuse::not_now(draft, &waiter.proposal, wait, speaker);
     let proposal = waiter.proposal.clone();
     match speaker {
         Speaker::Gateway => draft.declined(&proposal, refusal.code),

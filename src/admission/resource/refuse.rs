@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::{Rejection, fits};
-use crate::admission::WaitingRules;
+use crate::admission::{Speaker, WaitingRules};
 use crate::clock::RunTime;
 use crate::model::span::written;
 use crate::model::time::{remaining, rfc3339};
@@ -30,13 +30,15 @@ pub(super) fn other_fence(id: &LeaseId) -> Refusal {
 
 /// The refusal of a resource that cannot be had now, with the time at which a lease may fit, and nothing about whose
 /// the leases are.
-pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy) -> Refusal {
+pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy, speaker: Speaker) -> Refusal {
     let (now, id) = (draft.around.now, &draft.around.spec.id);
     let (why, free) = obstacle(draft, proposal);
     let free = free.map(|free| now.wall_at(free));
     let code = if wait == WaitPolicy::Fail { Code::ResourceUnavailable } else { Code::NoCapacity };
     let until = free.map(|free| format!(" until {}", rfc3339(free))).unwrap_or_default();
     let what = match wait {
+        // What a gateway's own clients can do is not this node's to say.
+        _ if speaker == Speaker::Gateway => "ask again then, or ask for another",
         WaitPolicy::Fail => "wait with onConflict join-waiting-room, or ask for another",
         _ => "ask without noWait to wait, or for another",
     };
