@@ -98,6 +98,7 @@ pub struct DeskState {
     pub(super) drift: Drift,
     pub(super) stopping: bool,
     retire_at: RunTime,
+    prune_at: RunTime,
 }
 
 /// Asks with who waits for their answer, in their order.
@@ -234,6 +235,7 @@ impl Actor for Desk {
             drift,
             stopping: false,
             retire_at: RunTime::default(),
+            prune_at: RunTime::default(),
         };
         state.arm_timer();
         Ok(state)
@@ -405,6 +407,10 @@ impl DeskState {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
             self.forget_old_requests(now.run);
+        }
+        if now.run >= self.prune_at {
+            // At most 10 000 go at once, so a busy node needs it often; where nothing is old it is one look.
+            self.prune_at = now.run + TICK_MAX;
             let events = &self.rules.events;
             let before = now.wall.checked_sub(events.retention).unwrap_or(Timestamp::MIN);
             self.store.prune_events(before, events.count_max);

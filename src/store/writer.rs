@@ -112,12 +112,20 @@ impl Writer {
             done(load::resource(&self.connection, &self.path, &resource, request.as_ref()));
         }
         // In a transaction of its own, after the answers: nobody is to wait for it or to fail with it.
+        let prune = prune.filter(|prune| self.has_old_events(prune));
         if prune.is_some()
             && let Outcome::Failed(error) = self.write(&Group { prune, ..Group::default() })?
         {
             tracing::warn!(%error, "no events were pruned");
         }
         Ok(())
+    }
+
+    /// True when the oldest event is one to be deleted. A log that cannot be read is left alone.
+    fn has_old_events(&self, prune: &Prune) -> bool {
+        let upto = self.newest.borrow().saturating_sub(prune.count_max);
+        let is_old = |(seq, at): (u64, i64)| at < prune.before.as_microsecond() || seq <= upto;
+        event::oldest(&self.connection).is_ok_and(|oldest| oldest.is_some_and(is_old))
     }
 
     fn is_closed(&self, batch: &Batch) -> bool {

@@ -1,7 +1,7 @@
 //! Events as rows.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Unreadable, column, instant, parsed};
 use crate::model::{Event, EventId, EventKind};
@@ -55,6 +55,14 @@ pub(in crate::store) fn append(connection: &Connection, event: &Event, at: Times
             serde_json::to_string(&event.payload).expect("a payload is plain data"),
         ])?;
     Ok(u64::try_from(seq).unwrap_or(0))
+}
+
+/// The number of the oldest event and when it happened.
+pub(in crate::store) fn oldest(connection: &Connection) -> rusqlite::Result<Option<(u64, i64)>> {
+    connection
+        .prepare_cached("SELECT seq, at FROM event ORDER BY seq LIMIT 1")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
 }
 
 /// Deletes the events from before `before` and those up to number `upto`, as far as the oldest are of these.
