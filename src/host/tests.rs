@@ -4,7 +4,11 @@ mod at_once;
 mod deaths;
 mod hand_over;
 mod lab;
+mod order;
+mod races;
 mod returning;
+mod seeds;
+mod soak;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,11 +64,7 @@ impl Bench {
     fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Asked>> {
         let ask = Ask { id: id.clone(), ..ask("gw:gateway:ci", "a") };
         let fingerprint = ask.fingerprint();
-        self.send(|reply| DeskMessage::Request {
-            ask: Box::new(ask),
-            origin: Origin::Gateway { attempt, fingerprint },
-            reply,
-        })
+        self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Gateway { attempt, fingerprint }, reply })
     }
 
     fn release(&self, grant: &Grant) -> Receiver<Said<ReleasedNow>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lab::{End, Lab, acquires, holder, resource, said, shared, waits};
+use super::lab::{End, Lab, acquires, holder, joins, resource, said, shared, waits};
 use crate::admission::Rules;
 use crate::model::{Code, EventKind};
 
@@ -81,4 +81,19 @@ async fn when_the_pinned_one_is_pinned_elsewhere_those_who_would_share_go_on() {
     assert_eq!(lab.state(&alone).await, None);
     lab.release(&on_b[2]).await.unwrap();
     assert_eq!(holder(&lab.end(&alone).await.lease()), "alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_stands_in_line_behind_a_pinned_one_is_admitted_when_that_one_has_gone() {
+    let lab = Lab::new(&[resource("a", "os=1", 2)], Rules::default()).await;
+    let first = lab.lease(shared(acquires("first", "a"))).await;
+    lab.lease(shared(acquires("second", "a"))).await;
+    let alone = lab.wait(waits("alone", "os=1")).await;
+    lab.join(shared(joins("stands", "a"))).await;
+    assert_eq!(lab.release(&first).await, Ok(None));
+    assert_eq!(lab.room("a").await, ["stands"]);
+    lab.cancel(&alone).await.unwrap();
+    lab.settle().await;
+    assert_eq!(lab.room("a").await, [""; 0], "it has been admitted");
+    lab.lease(shared(joins("stands", "a"))).await;
 }

@@ -53,6 +53,10 @@ pub(super) enum End {
 }
 
 impl End {
+    pub(super) fn into_lease(self) -> Option<LeaseRecord> {
+        if let End::Lease(lease) = self { Some(*lease) } else { None }
+    }
+
     pub(super) fn lease(self) -> LeaseRecord {
         match self {
             End::Lease(lease) => *lease,
