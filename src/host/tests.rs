@@ -9,6 +9,7 @@ mod races;
 mod returning;
 mod seeds;
 mod soak;
+mod wake_ups;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,7 +65,11 @@ impl Bench {
     fn dispatch(&self, id: &RequestId, attempt: u32) -> Receiver<Said<Asked>> {
         let ask = Ask { id: id.clone(), ..ask("gw:gateway:ci", "a") };
         let fingerprint = ask.fingerprint();
-        self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Gateway { attempt, fingerprint }, reply })
+        self.send(|reply| DeskMessage::Request {
+            ask: Box::new(ask),
+            origin: Origin::Gateway { attempt, fingerprint },
+            reply,
+        })
     }
 
     fn release(&self, grant: &Grant) -> Receiver<Said<ReleasedNow>> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::lab::{End, Lab, acquires, holder, joins, resource, said, shared, waits};
+use super::lab::{End, Lab, acquires, holder, joins, resource, said, shared, waits, waits_for};
 use crate::admission::Rules;
-use crate::model::{Code, EventKind};
+use crate::model::{Ask, Code, EventKind};
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_by_selector_is_served_before_a_crowd_that_asks_for_the_freed_resource_by_name() {
@@ -96,4 +96,25 @@ async fn one_who_stands_in_line_behind_a_pinned_one_is_admitted_when_that_one_ha
     lab.settle().await;
     assert_eq!(lab.room("a").await, [""; 0], "it has been admitted");
     lab.lease(shared(joins("stands", "a"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_and_a_timeout_that_cannot_be_written_are_tried_again() {
+    for target in ["a", "os=1"] {
+        let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+        lab.lease(Ask { ttl: Duration::from_secs(10), ..acquires("holder", "a") }).await;
+        let bounded = lab.wait(waits_for("bounded", target, Duration::from_secs(5))).await;
+        let next = lab.wait(waits("next", target)).await;
+        let fault = lab.lose("UPDATE", "request");
+        lab.pass(Duration::from_secs(8)).await;
+        assert_eq!(lab.cancel(&next).await, Err(Code::Internal));
+        assert_eq!(lab.state(&bounded).await, None, "its end is not written yet");
+        drop(fault);
+        assert_eq!(lab.end(&bounded).await, End::Refused(Code::QueueTimeout));
+        let fault = lab.lose("DELETE", "lease");
+        lab.pass(Duration::from_secs(20)).await;
+        assert_eq!(lab.state(&next).await, None, "the lease is not over yet");
+        drop(fault);
+        assert_eq!(holder(&lab.end(&next).await.lease()), "next");
+    }
 }
