@@ -4,6 +4,7 @@
 //! `decide(&state, command, now)` answers with changes and a reply, `apply(&mut state, change)` is the only
 //! way the state moves. Loading at start is `apply` over what the database holds.
 
+pub mod cancel;
 pub mod history;
 mod ledger;
 mod pool;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::rank::before;
 use super::{Rank, Waiter};
 use crate::model::{Labels, Mode, RequestId, Selector, Target};
 
@@ -79,6 +80,14 @@ impl Pool {
         self.heads(mode).filter(|(selector, _)| selector.matches(labels)).map(|(_, head)| head).min_by_key(|it| it.rank)
     }
 
+    /// The first of them that has come back with its ticket. Looks at everybody.
+    pub fn first_returned(&self, labels: &Labels, mode: Mode) -> Option<&Waiter> {
+        let matching = self.groups.values().filter(|group| group.selector.matches(labels));
+        matching
+            .filter_map(|group| group.of(mode).values().find(|waiter| waiter.returns.is_some()))
+            .min_by_key(|waiter| waiter.rank)
+    }
+
     /// The first of each selector that wants `mode`.
     pub fn heads(&self, mode: Mode) -> impl Iterator<Item = (&Selector, &Waiter)> {
         let head = move |group: &'_ Group| group.of(mode).values().next().map(|head| head.rank);
@@ -116,21 +125,6 @@ impl Pool {
     /// True when nobody waits.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
-    }
-}
-
-/// How many of `waiters` rank before `rank`. Counts from the nearer end.
-fn before(waiters: &BTreeMap<Rank, Waiter>, rank: Rank) -> usize {
-    let (mut ahead, mut behind) = (waiters.range(..rank), waiters.range(rank..));
-    let mut count = 0;
-    loop {
-        if ahead.next().is_none() {
-            return count;
-        }
-        if behind.next().is_none() {
-            return waiters.len() - count;
-        }
-        count += 1;
     }
 }
 

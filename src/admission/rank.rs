@@ -2,6 +2,7 @@
 //! room and for the pool of those who wait by selector, so that the two can be compared.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,21 @@ impl PartialEq for Rank {
 }
 
 impl Eq for Rank {}
+
+/// How many of `waiters` rank before `rank`, which may be one of them. Counts from the nearer end.
+pub(super) fn before<T>(waiters: &BTreeMap<Rank, T>, rank: Rank) -> usize {
+    let (mut ahead, mut behind) = (waiters.range(..rank), waiters.range(rank..));
+    let mut count = 0;
+    loop {
+        if ahead.next().is_none() {
+            return count;
+        }
+        if behind.next().is_none() {
+            return waiters.len() - count;
+        }
+        count += 1;
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Rank;
+use super::rank::before;
 use crate::clock::RunTime;
 use crate::model::{Proposal, RequestId, Requester};
 
@@ -142,22 +143,9 @@ impl WaitingRoom {
         self.attended > 0
     }
 
-    /// The 1-based place that `rank` has, or would have, over the whole queue. Counts from the nearer end.
+    /// The 1-based place that `rank` has, or would have, over the whole queue.
     pub fn position(&self, rank: Rank) -> usize {
-        let mut before = self.by_rank.range(..rank);
-        let mut after = self.by_rank.range(rank..).filter(|(other, _)| **other != rank);
-        let there = self.by_rank.contains_key(&rank);
-        let others = self.by_rank.len() - usize::from(there);
-        let mut count = 0;
-        loop {
-            if before.next().is_none() {
-                return count + 1;
-            }
-            if after.next().is_none() {
-                return others - count + 1;
-            }
-            count += 1;
-        }
+        1 + before(&self.by_rank, rank)
     }
 
     /// The unattended waiters that were last seen at least `ttl` ago, longest first.

@@ -7,8 +7,8 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::out_of_time;
 use super::front::{FrontState, Watcher};
-use super::give_up::cancelled;
 use super::message::{FirstGrant, FleetLease};
+use crate::admission::cancel::was_cancelled;
 use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::limits::{OPEN_REQUESTS_MAX, WATCHERS_MAX};
 use crate::model::{Ask, Code, Door, Refusal, RequestId};
@@ -49,7 +49,7 @@ impl FrontState {
                     Some(RequestState::Open) => self.attach(&ask, &first, reply),
                     Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
                     Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
-                    Some(RequestState::Cancelled) => drop(reply.send(Err(cancelled(&first)))),
+                    Some(RequestState::Cancelled) => drop(reply.send(Err(was_cancelled(&first)))),
                     None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
                 }
             }
@@ -71,7 +71,7 @@ impl FrontState {
                     }
                     Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
                     Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
-                    Some(RequestState::Cancelled) => self.end_second(&ask.id, Err(cancelled(&first))),
+                    Some(RequestState::Cancelled) => self.end_second(&ask.id, Err(was_cancelled(&first))),
                     None => {
                         let refusal = Refusal::internal("a key stands for a request that is not known");
                         self.end_second(&ask.id, Err(refusal));

@@ -4,40 +4,25 @@ use ractor::RpcReplyPort;
 
 use super::fleet::{Open, Stage};
 use super::front::FrontState;
-use crate::admission::RequestState;
+use crate::admission::cancel::{self, Cancel, was_cancelled};
 use crate::clock::RunTime;
 use crate::model::{Caller, Code, Refusal, RequestId, WaitPolicy};
 
 impl FrontState {
     /// An owner cancels a request. One that is out at a worker may get its lease there, so it is not.
     pub(super) fn cancel(&mut self, id: &RequestId, caller: &Caller, reply: RpcReplyPort<Result<(), Refusal>>) {
-        let answer = match self.requests.get(id) {
-            None => {
-                let message = format!("no lease request {id}; settled ones are forgotten after a while");
-                Err(Refusal::new(Code::UnknownLeaseRequest, message).with("requestId", id.as_str()))
+        let waits = self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting);
+        let answer = match cancel::cancel(id, self.requests.get(id), caller, |first| &first.lease.id) {
+            Ok(Cancel::Open) if waits => {
+                self.give_up(id);
+                Ok(())
             }
-            Some(request) if !caller.may_change(&request.requester) => {
-                let message = format!("lease request {id} is not yours; only its owner or an admin may cancel it");
-                Err(Refusal::new(Code::InsufficientPermissions, message))
+            Ok(Cancel::Open) => {
+                let message = format!("lease request {id} is being placed; ask again in a moment");
+                Err(Refusal::new(Code::RequestNotCancellable, message).with("requestId", id.as_str()))
             }
-            Some(request) => match &request.state {
-                RequestState::Cancelled => Ok(()),
-                RequestState::Granted(first) => {
-                    let lease = &first.lease.id;
-                    let message = format!("lease request {id} has got lease {lease}; give it back instead");
-                    Err(not_cancellable(id, message).with("leaseId", lease.as_str()))
-                }
-                RequestState::Failed(_) => {
-                    Err(not_cancellable(id, format!("lease request {id} has ended; there is nothing to cancel")))
-                }
-                RequestState::Open if self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting) => {
-                    self.give_up(id);
-                    Ok(())
-                }
-                RequestState::Open => {
-                    Err(not_cancellable(id, format!("lease request {id} is being placed; ask again in a moment")))
-                }
-            },
+            Ok(Cancel::Done) => Ok(()),
+            Err(refusal) => Err(refusal),
         };
         let _ = reply.send(answer);
     }
@@ -47,7 +32,7 @@ impl FrontState {
         self.fleet.remove(id);
         self.ledger.close(id);
         self.requests.cancel(id, now);
-        self.tell_watchers(id, &Err(cancelled(id)));
+        self.tell_watchers(id, &Err(was_cancelled(id)));
     }
 
     /// Ends those whose timeout has passed while they waited for a place.
@@ -66,14 +51,4 @@ impl FrontState {
             self.tell_watchers(&id, &Err(refusal));
         }
     }
-}
-
-fn not_cancellable(id: &RequestId, message: String) -> Refusal {
-    Refusal::new(Code::RequestNotCancellable, message).with("requestId", id.as_str())
-}
-
-/// What a key answers that stands for a request which was cancelled.
-pub(super) fn cancelled(id: &RequestId) -> Refusal {
-    let message = format!("lease request {id} of this key was cancelled; use a new key to ask again");
-    Refusal::new(Code::ResourceUnavailable, message).with("requestId", id.as_str())
 }

@@ -64,9 +64,18 @@ impl DeskState {
         }
         // What has been asked of it meanwhile, and not been carried out, comes after whoever waits.
         let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.has_room(*mode));
-        let heads = fitting.filter_map(|mode| self.pool.first(&entry.spec.labels, mode));
+        let returning = self.returning.first_for(&entry.spec).is_some();
+        let heads = fitting.filter_map(|mode| self.first_of_pool(entry, mode, returning));
         let first = heads.min_by_key(|waiter| waiter.rank)?;
         self.would_take(entry, first).then(|| first.clone())
+    }
+
+    /// The first of the pool for a resource. While those who waited at the restart are expected, the others do not count.
+    fn first_of_pool(&self, entry: &Entry, mode: Mode, returning: bool) -> Option<&Waiter> {
+        match returning {
+            true => self.pool.first_returned(&entry.spec.labels, mode),
+            false => self.pool.first(&entry.spec.labels, mode),
+        }
     }
 
     /// True when the resource, as it is known here, would grant to `waiter`.
@@ -87,7 +96,7 @@ impl DeskState {
         if self.pool.is_empty() {
             return Rivals { returning, ..Rivals::default() };
         }
-        let first = |mode| self.pool.first(&entry.spec.labels, mode).map(|waiter| waiter.rank);
+        let first = |mode| self.first_of_pool(entry, mode, returning.is_some()).map(|waiter| waiter.rank);
         Rivals { exclusive: first(Mode::Exclusive), shared: first(Mode::Shared), pinned: self.pinned(entry), returning }
     }
 
@@ -103,7 +112,9 @@ impl DeskState {
     }
 
     fn pinned_to(&self, selector: &Selector) -> Option<&ResourceId> {
-        let matching = || self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
+        // What an operator has taken out is nobody's to wait for just now.
+        let there = |entry: &&Entry| entry.grantable && !entry.state.drained;
+        let matching = || self.directory.iter().filter(there).filter(|entry| selector.matches(&entry.spec.labels));
         if !matching().all(is_shared_now) {
             return None;
         }

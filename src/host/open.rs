@@ -11,10 +11,11 @@ use ractor::RpcReplyPort;
 
 use super::desk::{DeskState, Note, OpKind, Watcher};
 use super::message::{Asked, Grant, ReleasedNow, Said};
+use crate::admission::Waiter;
+use crate::admission::cancel::{self, Cancel, not_cancellable};
 use crate::admission::resource::{Change, Command, Rejection, withdrawn};
-use crate::admission::{RequestState, Waiter};
 use crate::clock::RunTime;
-use crate::model::{Caller, Code, LeaseId, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
+use crate::model::{Caller, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
 
 /// How long until an end that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -147,22 +148,10 @@ impl DeskState {
 
     /// An owner cancels a request.
     pub(super) fn cancel(&mut self, id: &RequestId, caller: &Caller, reply: RpcReplyPort<Result<(), Refusal>>) {
-        let unknown = || {
-            let message = format!("no lease request {id}; settled ones are forgotten after a while");
-            Refusal::new(Code::UnknownLeaseRequest, message).with("requestId", id.as_str())
-        };
-        let answer = match self.requests.get(id) {
-            None => Err(unknown()),
-            Some(request) if !caller.may_change(&request.requester) => {
-                let message = format!("lease request {id} is not yours; only its owner or an admin may cancel it");
-                Err(Refusal::new(Code::InsufficientPermissions, message))
-            }
-            Some(request) => match &request.state {
-                RequestState::Cancelled => Ok(()),
-                RequestState::Granted(first) => Err(not_cancellable(id, Some(&first.lease.id))),
-                RequestState::Failed(_) => Err(not_cancellable(id, None)),
-                RequestState::Open => return self.withdraw(id, Rejection::Cancelled, Some(reply)),
-            },
+        let answer = match cancel::cancel(id, self.requests.get(id), caller, |first| &first.lease.id) {
+            Ok(Cancel::Open) => return self.withdraw(id, Rejection::Cancelled, Some(reply)),
+            Ok(Cancel::Done) => Ok(()),
+            Err(refusal) => Err(refusal),
         };
         let _ = reply.send(answer);
     }
@@ -272,18 +261,6 @@ impl DeskState {
     pub(super) fn close_request(&mut self, id: &RequestId) -> Vec<RpcReplyPort<Result<(), Refusal>>> {
         self.attention.set(id, None);
         self.open.remove(id).map(|open| open.cancels).unwrap_or_default()
-    }
-}
-
-/// `REQUEST_NOT_CANCELLABLE`, with the lease that it has got.
-fn not_cancellable(id: &RequestId, lease: Option<&LeaseId>) -> Refusal {
-    let refused = |message: String| Refusal::new(Code::RequestNotCancellable, message).with("requestId", id.as_str());
-    match lease {
-        Some(lease) => refused(format!(
-            "lease request {id} has got lease {lease}; give it back with `berth lease release {lease}`"
-        ))
-        .with("leaseId", lease.as_str()),
-        None => refused(format!("lease request {id} has ended; there is nothing to cancel")),
     }
 }
 

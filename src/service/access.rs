@@ -1,6 +1,7 @@
 //! Who may see what: one rule for hosts and gateways.
 
 use crate::admission::Request;
+use crate::admission::cancel::unknown_request;
 use crate::admission::resource::not_yours;
 use crate::model::{Caller, Code, LeaseId, Refusal, RequestId, Requester, Role};
 
@@ -13,11 +14,7 @@ pub(super) fn request_for<L>(
     id: &RequestId,
     found: Option<Request<L>>,
 ) -> Result<Request<L>, Refusal> {
-    let unknown = || {
-        let message = format!("no lease request {id}; settled ones are forgotten after a while");
-        Refusal::new(Code::UnknownLeaseRequest, message).with("requestId", id.as_str())
-    };
-    let request = found.ok_or_else(unknown)?;
+    let request = found.ok_or_else(|| unknown_request(id))?;
     if caller.may_read(&request.requester) {
         return Ok(request);
     }

@@ -14,8 +14,9 @@ use super::views::{
     EventView, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
     ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
-use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered, was_cancelled};
+use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::RequestState;
+use crate::admission::cancel::was_cancelled;
 use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
 use crate::host::message::{
@@ -184,8 +185,9 @@ impl Coordinator for HostService {
             };
         }
         let left = (began + bound).left(self.clock.now().run);
-        let found = self.watch(&id, Until::FirstAnswer, left).await?;
-        self.shown(caller, &id, found)
+        // One that the desk has not heard of yet is no unknown one.
+        let found = self.watch(&id, Until::FirstAnswer, left).await?.ok_or_else(unanswered)?;
+        self.shown(caller, &id, Some(found))
     }
 
     async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal> {

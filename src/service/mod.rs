@@ -107,9 +107,3 @@ async fn ask_actor<M: ractor::Message, T: ractor::Message>(
 fn unanswered() -> Refusal {
     Refusal::internal("no answer came in time, and nobody knows whether it was done; ask again under the same key")
 }
-
-/// The refusal of an acquire whose key stands for a request that was cancelled.
-fn was_cancelled(id: &RequestId) -> Refusal {
-    let message = format!("lease request {id} of this key was cancelled; use a new key to ask again");
-    Refusal::new(crate::model::Code::ResourceUnavailable, message).with("requestId", id.as_str())
-}

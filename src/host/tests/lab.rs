@@ -151,6 +151,12 @@ impl Lab {
         (!matches!(&now, Some(now) if now.request.state == RequestState::Open)).then(|| end_of(now))
     }
 
+    /// The ticket of one who waits.
+    pub(super) async fn ticket(&self, id: &RequestId) -> crate::model::Ticket {
+        let now = reply(self.send(|reply| DeskMessage::Peek(id.clone(), reply))).await.unwrap();
+        self.host.tickets.issue(&now.waiting.unwrap().place)
+    }
+
     pub(super) fn begin_cancel(&self, request: &RequestId) -> Receiver<Result<(), Refusal>> {
         let (request, caller) = (request.clone(), Caller::admin());
         self.send(|reply| DeskMessage::Cancel { request, caller, reply })

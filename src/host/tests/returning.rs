@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lab::{HOUR, Lab, acquires, holder, joins, resource, said, waits};
+use super::lab::{HOUR, Lab, acquires, holder, joins, ranked, resource, said, waits};
 use crate::admission::Rules;
 use crate::model::{Ask, Code};
 
@@ -42,4 +42,21 @@ async fn whoever_waits_when_the_return_grace_ends_is_served_also_while_another_a
     drop(commits);
     said(late).await.unwrap();
     assert_eq!(holder(&lab.end(&waiting).await.lease()), "waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_of_higher_priority_does_not_keep_one_who_has_come_back_from_what_is_free() {
+    let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    let held = lab.lease(Ask { ttl: HOUR, ..acquires("holder", "a") }).await;
+    let back = lab.ticket(&lab.wait(waits("back", "os=1")).await).await;
+    lab.wait(waits("gone", "os=1")).await;
+    let lab = lab.restart().await;
+    let newcomer = lab.wait(ranked(waits("newcomer", "os=1"), 9.0)).await;
+    let back = lab.wait(Ask { ticket: Some(back), ..waits("back", "os=1") }).await;
+    lab.release(&held).await.unwrap();
+    let lease = lab.end(&back).await.lease();
+    assert_eq!(holder(&lease), "back", "though one more is expected, who stood behind it");
+    lab.release(&lease).await.unwrap();
+    lab.pass(Duration::from_secs(6)).await;
+    assert_eq!(holder(&lab.end(&newcomer).await.lease()), "newcomer");
 }
