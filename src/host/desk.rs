@@ -348,10 +348,6 @@ impl DeskState {
 
     /// Admission opens: what became free while the node was down is handed over.
     fn open_admission(&mut self) {
-        let started = Event::new(EventKind::NodeStarted)
-            .with("version", env!("CARGO_PKG_VERSION"))
-            .with("incarnation", self.incarnation);
-        self.note_event(started);
         for resource in std::mem::take(&mut self.freed_at_start) {
             if let Some(entry) = self.directory.get_mut(&resource) {
                 entry.least_grace = super::restart::FIRST_GRACE;

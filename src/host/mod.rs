@@ -40,7 +40,7 @@ use crate::admission::resource::Change;
 use crate::admission::ticket::TicketKey;
 use crate::clock::{Clock, Now};
 use crate::limits::STORE_GROUP_MAX;
-use crate::model::{NodeName, ResourceId, ResourceSpec};
+use crate::model::{Event, EventKind, NodeName, ResourceId, ResourceSpec};
 use crate::store::{Batch, CommitError, EventLog, OpenError, Store, StoreEnd};
 
 pub use reporter::Subscription;
@@ -68,8 +68,8 @@ pub enum HostError {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// What expired while the node was down cannot be written.
-    #[error("cannot write what expired while the node was down")]
+    /// What ended while the node was down, or that it starts, cannot be written.
+    #[error("cannot write that the node starts, and what ended while it was down")]
     Expire(#[source] CommitError),
     /// The actor system refused.
     #[error("cannot start the desk")]
@@ -102,9 +102,13 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let mut restoring = Restoring::begin(resources, loaded, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);
     for group in ended.chunks(STORE_GROUP_MAX) {
-        let written = group.iter().map(|(resource, changes)| commit_at_start(&store, resource.as_ref(), changes, now));
+        let batches = group.iter().map(|(resource, changes)| (resource.clone(), changes.clone(), Vec::new()));
+        let written = batches.map(|batch| commit_at_start(&store, batch, now));
         futures_util::future::try_join_all(written).await.map_err(HostError::Expire)?;
     }
+    let started =
+        Event::new(EventKind::NodeStarted).with("version", env!("CARGO_PKG_VERSION")).with("incarnation", incarnation);
+    commit_at_start(&store, (None, Vec::new(), vec![started]), now).await.map_err(HostError::Expire)?;
     let tickets = Arc::new(tickets);
     let restarted = restoring.finish(&rules, Arc::clone(&tickets), now);
     let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted };
@@ -115,16 +119,15 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
 /// Queues a batch at once; the future is its outcome.
 fn commit_at_start(
     store: &Store,
-    resource: Option<&ResourceId>,
-    changes: &[Change],
+    (resource, changes, events): (Option<ResourceId>, Vec<Change>, Vec<Event>),
     now: Now,
 ) -> impl Future<Output = Result<(), CommitError>> + use<> {
     let (sender, outcome) = tokio::sync::oneshot::channel();
     store.commit(Batch {
-        resource: resource.cloned(),
+        resource,
         activation: 0,
-        changes: changes.to_vec(),
-        events: Vec::new(),
+        changes,
+        events,
         now,
         done: Box::new(move |result| drop(sender.send(result))),
     });

@@ -29,7 +29,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 
 /// Something of nearly everything that can happen on a host.
 fn eventful() -> Lab {
-    let mut lab = host("[waiting_room]\nwaiter_ttl = \"1s\"\nadmission_grace = \"1m\"");
+    let mut lab = host("[waiting_room]\nwaiter_ttl = \"3s\"\nadmission_grace = \"1m\"");
     let [holder, waiter, stander, silent] = agents(&lab, ["holder", "waiter", "stander", "silent"]);
     let admin = lab.door("host");
     acquire(&holder, "board", json!({ "leaseId": "mine", "note": "night run" })).expect(201);
