@@ -27,7 +27,6 @@ use super::schedule::Schedule;
 use crate::admission::resource::{Command, Rejection, unknown_lease};
 use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, Now, RunTime};
-use crate::model::time::later;
 use crate::model::{
     Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
 };
@@ -456,7 +455,7 @@ impl DeskState {
         let Some(request) = self.ended.get(id).and_then(|request| self.requests.get(request)) else { return refusal };
         match (&request.ended, authority.may_change(&request.requester)) {
             (Some((at, reason)), true) => {
-                let at = crate::model::time::rfc3339(later(*at, Duration::ZERO));
+                let at = crate::model::time::rfc3339(*at);
                 let why = reason.map_or("ended", |reason| reason.as_str());
                 let message = format!("lease {id} is over since {at} ({why}); `berth lease list` shows yours");
                 let refusal = Refusal { message, ..refusal }.with("endedAt", at);

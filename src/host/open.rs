@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
 use super::desk::{DeskState, Note, OpKind, Watcher};
@@ -262,9 +261,4 @@ impl DeskState {
         self.attention.set(id, None);
         self.open.remove(id).map(|open| open.cancels).unwrap_or_default()
     }
-}
-
-/// How a time of this run reads for people.
-pub(super) fn wall_of(at: Option<RunTime>, now: crate::clock::Now) -> Option<Timestamp> {
-    at.map(|at| now.wall_at(at))
 }

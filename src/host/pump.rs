@@ -5,7 +5,7 @@
 use ractor::Actor;
 
 use super::desk::{DeskState, Note, OpKind};
-use super::directory::{Entry, Life};
+use super::directory::Life;
 use super::message::{DeskMessage, OpId, ReleasedNow};
 use super::open::Parked;
 use super::resource::{Order, Resource, ResourceArguments, ResourceMessage, queue_full};
@@ -113,7 +113,9 @@ impl DeskState {
             }
             Err(error) => {
                 tracing::error!(%resource, %error, "cannot start a resource's actor");
-                entry_is_idle(self.directory.get_mut(resource));
+                if let Some(entry) = self.directory.get_mut(resource) {
+                    entry.out = None;
+                }
                 self.to_pump.insert(resource.clone());
                 self.settle_op(op, Reply::Refused(Refusal::internal("the resource's actor cannot be started")));
             }
@@ -163,12 +165,6 @@ impl DeskState {
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
             Note::Said => {}
         }
-    }
-}
-
-fn entry_is_idle(entry: Option<&mut Entry>) {
-    if let Some(entry) = entry {
-        entry.out = None;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::desk::DeskState;
 use super::directory::Entry;
 use super::message::{DeskMessage, Grant, RequestNow, ResourceNow, WaiterNow, WaitingNow};
-use super::open::{Stage, wall_of};
+use super::open::Stage;
 use crate::admission::Waiter;
 use crate::admission::resource::{Held, not_yours};
 use crate::clock::{Now, RunTime};
@@ -159,7 +159,12 @@ impl DeskState {
         (waiting_for, until): (WaitingFor, Option<RunTime>),
     ) -> WaitingNow {
         let now = self.clock.now();
-        WaitingNow { position, waiting_for, until: wall_of(until, now), place: self.returning.stub(waiter) }
+        WaitingNow {
+            position,
+            waiting_for,
+            until: until.map(|until| now.wall_at(until)),
+            place: self.returning.stub(waiter),
+        }
     }
 
     /// What one of the pool waits for: a lease to end if there is one among its matches, with the earliest of their

@@ -104,8 +104,8 @@ impl Restoring {
                 ended.push((Some(spec.id.clone()), changes));
             }
         }
-        for request in loaded.requests.iter_mut().filter(|request| request.outcome == StoredOutcome::Open) {
-            let proposal = of_open(request);
+        let open = loaded.requests.iter().filter(|request| request.outcome == StoredOutcome::Open);
+        for proposal in open.filter_map(of_open) {
             let reason = Rejection::DaemonRestarted;
             let refusal = withdrawn(&proposal, reason, &rules.waiting);
             let change = Change::Rejected { proposal, reason, refusal, waited: true, at: now.wall };
@@ -157,9 +157,9 @@ impl Restoring {
             }
             match &request.outcome {
                 StoredOutcome::Open => {
-                    let refusal = withdrawn(&of_open(&request), Rejection::DaemonRestarted, &rules.waiting);
-                    requests.fail(id, refusal, false, now.run);
-                    if let Some(place) = &request.place {
+                    if let (Some(place), Some(proposal)) = (&request.place, of_open(&request)) {
+                        let refusal = withdrawn(&proposal, Rejection::DaemonRestarted, &rules.waiting);
+                        requests.fail(id, refusal, false, now.run);
                         returning.expect(&request, place, rules, now);
                     }
                 }
@@ -198,25 +198,20 @@ impl Restoring {
     }
 }
 
-/// What a request that waited at the end of the last run was to get.
-fn of_open(request: &StoredRequest) -> Proposal {
-    let place = request.place.as_ref();
-    Proposal {
+/// What a request that waited at the end of the last run was to get. An open one is always written with its place.
+fn of_open(request: &StoredRequest) -> Option<Proposal> {
+    let place = request.place.as_ref()?;
+    Some(Proposal {
         request: request.id.clone(),
         holder: request.requester.clone(),
-        target: place.map_or_else(unknown_target, |place| place.target.clone()),
-        mode: place.map(|place| place.mode).unwrap_or_default(),
-        priority: place.map(|place| place.priority).unwrap_or_default(),
-        ttl: place.map(|place| place.ttl).unwrap_or_default(),
+        target: place.target.clone(),
+        mode: place.mode,
+        priority: place.priority,
+        ttl: place.ttl,
         lease: LeaseId::generate(),
         id_chosen_by_requester: false,
-        note: place.and_then(|place| place.note.clone()),
+        note: place.note.clone(),
         key: None,
         fingerprint: request.fingerprint,
-    }
-}
-
-/// An open request is always written with its place.
-fn unknown_target() -> crate::model::Target {
-    crate::model::Target::Resource("unknown".parse().expect("the word is a resource id"))
+    })
 }

@@ -9,7 +9,7 @@ use crate::admission::resource::Place;
 use crate::admission::ticket::{Stub, TicketKey};
 use crate::admission::{Attendance, Joined, Pool, Rank, Rules, Waiter};
 use crate::clock::{Now, RunTime};
-use crate::model::{Ask, Fingerprint, LeaseId, Mode, Proposal, RequestId, ResourceSpec, Target};
+use crate::model::{Ask, Fingerprint, LeaseId, Mode, Proposal, RequestId, ResourceSpec, Target, WaitPolicy};
 use crate::store::StoredRequest;
 
 /// Places in line from earlier runs of the node.
@@ -92,10 +92,11 @@ impl Returning {
     }
 
     /// The place that the ticket of `ask` restores, and whose it was. A ticket that does not verify or does not fit is
-    /// ignored.
+    /// ignored; so is that of a lease request in the hands of an unattended waiter, whose own place is kept on disk.
     pub(super) fn claim(&mut self, ask: &Ask, now: Now) -> Option<(RequestId, Joined, jiff::Timestamp)> {
         let stub = self.key.read(ask.ticket.as_ref()?)?;
-        let fits = stub.run < self.run
+        let fits = ask.wait != WaitPolicy::JoinWaitingRoom
+            && stub.run < self.run
             && stub.requester == ask.requester
             && stub.target == Fingerprint::of(&ask.target, ask.mode, None)
             && self.places.contains_key(&stub.request)

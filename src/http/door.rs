@@ -74,11 +74,3 @@ fn caller(front: &Front, peer: Peer, headers: &HeaderMap) -> Result<(Caller, Sho
         }
     }
 }
-
-/// Refuses all but admins.
-pub(super) fn admin_only(caller: &Caller, what: &str) -> Result<(), Refusal> {
-    match caller.role {
-        Role::Admin => Ok(()),
-        _ => Err(Refusal::new(Code::InsufficientPermissions, format!("only an admin may {what}"))),
-    }
-}

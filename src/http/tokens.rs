@@ -9,7 +9,6 @@ use axum::http::StatusCode;
 
 use super::answer::{Answer, Problem, json, ok};
 use super::body::Body;
-use super::door::admin_only;
 use super::path::Id;
 use super::router::Front;
 use crate::model::{Caller, Refusal, TokenId};
@@ -19,7 +18,7 @@ use crate::trust::{TokenError, Tokens};
 
 /// `GET /v1/tokens`.
 pub(super) async fn list(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
-    admin_only(&caller, "see tokens")?;
+    caller.must_be_admin("see tokens")?;
     Ok(ok(&TokenList { tokens: front.app.tokens.list() }))
 }
 
@@ -29,7 +28,7 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     Body(TokenBody { name, role }): Body<TokenBody>,
 ) -> Answer {
-    admin_only(&caller, "make tokens")?;
+    caller.must_be_admin("make tokens")?;
     let now = front.app.clock.now().wall;
     let (token, secret) = on_disk(&front, move |tokens| tokens.create(name, role, now)).await?;
     Ok(json(StatusCode::CREATED, &TokenCreated { token, secret }))
@@ -41,7 +40,7 @@ pub(super) async fn revoke(
     Extension(caller): Extension<Caller>,
     Id(id): Id<TokenId>,
 ) -> Answer {
-    admin_only(&caller, "revoke tokens")?;
+    caller.must_be_admin("revoke tokens")?;
     let now = front.app.clock.now().wall;
     let token = on_disk(&front, move |tokens| tokens.revoke(&id, now)).await?;
     Ok(ok(&OneToken { token }))

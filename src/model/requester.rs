@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeName;
 use super::id::{InvalidId, checked_text};
+use super::{Code, NodeName, Refusal};
 
 /// The principal of a machine's own operator.
 pub const ADMIN: &str = "admin";
@@ -188,6 +188,17 @@ impl Caller {
             Role::Viewer => false,
             Role::Agent => self.owns(holder),
             Role::Admin => true,
+        }
+    }
+
+    /// Lets admins through.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_PERMISSIONS`, saying that only an admin may do `what`.
+    pub fn must_be_admin(&self, what: &str) -> Result<(), Refusal> {
+        match self.role {
+            Role::Admin => Ok(()),
+            _ => Err(Refusal::new(Code::InsufficientPermissions, format!("only an admin may {what}"))),
         }
     }
 

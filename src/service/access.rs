@@ -3,7 +3,7 @@
 use crate::admission::Request;
 use crate::admission::cancel::unknown_request;
 use crate::admission::resource::not_yours;
-use crate::model::{Caller, Code, LeaseId, Refusal, RequestId, Requester, Role};
+use crate::model::{Caller, Code, LeaseId, Refusal, RequestId, Requester};
 
 /// A lease request, if it is there and the caller may read it.
 ///
@@ -28,15 +28,4 @@ pub(super) fn request_for<L>(
 /// `INSUFFICIENT_PERMISSIONS`.
 pub(super) fn lease_for(caller: &Caller, id: &LeaseId, holder: &Requester) -> Result<(), Refusal> {
     if caller.may_read(holder) { Ok(()) } else { Err(not_yours(id, "read")) }
-}
-
-/// Lets admins through.
-///
-/// # Errors
-/// `INSUFFICIENT_PERMISSIONS`.
-pub(super) fn admin_only(caller: &Caller, what: &str) -> Result<(), Refusal> {
-    match caller.role {
-        Role::Admin => Ok(()),
-        _ => Err(Refusal::new(Code::InsufficientPermissions, format!("only an admin may {what}"))),
-    }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
-use super::access::{admin_only, request_for};
+use super::access::request_for;
 use super::answers::{Acquired, Events, Left, Pending, Renewed};
 use super::ask::EventQuery;
 use super::views::{
@@ -156,19 +156,15 @@ impl Coordinator for HostService {
         };
         let found = self.watch(&id, Until::FirstAnswer, ACTOR_BOUND).await?;
         let view = self.shown(caller, &id, found)?;
-        match (view.state, view.lease, view.error) {
-            (State::Granted, Some(lease), _) => active(lease),
-            (State::Failed, _, Some(refusal)) => Err(refusal),
+        match (view.state, view.lease, view.error, view.position, target) {
+            (State::Granted, Some(lease), ..) => active(lease),
+            (State::Failed, _, Some(refusal), ..) => Err(refusal),
             (State::Cancelled, ..) => Err(was_cancelled(&id)),
-            _ => match target {
-                Target::Resource(address) => Ok(Acquired::Pending(Pending {
-                    resource_id: address.id,
-                    mode,
-                    waiting_position: view.position.unwrap_or(1),
-                    ticket: view.ticket,
-                })),
-                Target::Select(_) => Err(unanswered()),
-            },
+            (State::Waiting, .., Some(waiting_position), Target::Resource(address)) => {
+                let (resource_id, ticket) = (address.id, view.ticket);
+                Ok(Acquired::Pending(Pending { resource_id, mode, waiting_position, ticket }))
+            }
+            _ => Err(unanswered()),
         }
     }
 
@@ -255,14 +251,14 @@ impl Coordinator for HostService {
     }
 
     async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
-        admin_only(caller, if drained { "drain a resource" } else { "undrain a resource" })?;
+        caller.must_be_admin(if drained { "drain a resource" } else { "undrain a resource" })?;
         let address = address.clone();
         let found = self.read(|reply| DeskMessage::Drain { address, drained, reply }).await??;
         Ok(self.resource_view(&found, caller))
     }
 
     async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
-        admin_only(caller, "list a waiting room")?;
+        caller.must_be_admin("list a waiting room")?;
         let (resource_id, waiters) = self.read(|reply| DeskMessage::WaitingRoom(address.clone(), reply)).await??;
         let show = |waiter: WaiterNow| WaiterView {
             holder_id: waiter.holder,

@@ -60,3 +60,18 @@ async fn a_newcomer_of_higher_priority_does_not_keep_one_who_has_come_back_from_
     lab.pass(Duration::from_secs(6)).await;
     assert_eq!(holder(&lab.end(&newcomer).await.lease()), "newcomer");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_of_a_lease_request_gives_its_place_to_one_request_and_to_no_unattended_waiter() {
+    let mut rules = Rules::default();
+    rules.lease.max_per_requester = 2;
+    let lab = Lab::new(&[resource("a", "os=1", 1)], rules).await;
+    lab.lease(Ask { ttl: HOUR, ..acquires("holder", "a") }).await;
+    let ticket = lab.ticket(&lab.wait(waits("back", "a")).await).await;
+    let lab = lab.restart().await;
+    lab.join(joins("other", "a")).await;
+    let standing = Ask { ticket: Some(ticket.clone()), ..joins("back", "a") };
+    assert_eq!(lab.join(standing).await, 2, "it joins now");
+    lab.wait(Ask { ticket: Some(ticket), ..waits("back", "a") }).await;
+    assert_eq!(lab.room("a").await, ["back", "other", "back"], "the request has the place");
+}

@@ -12,7 +12,7 @@ use crate::store::{StoredOutcome, StoredRequest};
 pub(in crate::store) fn read(row: &Row<'_>) -> Result<StoredRequest, Unreadable> {
     let id: String = column(row, "id")?;
     let read = || -> Result<StoredRequest, Unreadable> {
-        Ok(StoredRequest {
+        let request = StoredRequest {
             id: parsed(row, "id")?,
             requester: parsed(row, "requester")?,
             key: parsed_option(row, "idempotency_key")?,
@@ -20,7 +20,11 @@ pub(in crate::store) fn read(row: &Row<'_>) -> Result<StoredRequest, Unreadable>
             created_at: instant(row, "created_at")?,
             outcome: outcome(row)?,
             place: column::<Option<String>>(row, "place")?.map(|place| json("place", &place)).transpose()?,
-        })
+        };
+        if request.outcome == StoredOutcome::Open && request.place.is_none() {
+            return Err("place: an open request has none".to_owned());
+        }
+        Ok(request)
     };
     read().map_err(|why| format!("{id}: {why}"))
 }
