@@ -12,6 +12,8 @@ mod rank;
 mod requests;
 pub mod resource;
 mod rules;
+#[cfg(test)]
+mod sample;
 pub mod ticket;
 mod waiting_room;
 

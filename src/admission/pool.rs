@@ -130,36 +130,13 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::admission::{Attendance, Joined};
-    use crate::model::{Ask, Door, LeftOut, Priority, WaitPolicy};
+    use crate::admission::sample;
 
     fn waiter(select: &str, mode: Mode, priority: f64, arrival: u64) -> Waiter {
-        let ask = Ask {
-            id: RequestId::generate(),
-            door: Door::Request,
-            requester: "ci".parse().unwrap(),
-            target: Target::Select(select.parse().unwrap()),
-            mode,
-            ttl: Duration::from_secs(60),
-            priority: Priority::try_from(priority).unwrap(),
-            lease_id: None,
-            wait: WaitPolicy::Wait { timeout: None },
-            note: None,
-            key: None,
-            ticket: None,
-            left_out: LeftOut::default(),
-        };
-        Waiter {
-            rank: Rank::new(ask.priority, Joined { run: 1, at_us: 0, arrival }, None),
-            proposal: ask.proposal(ask.fingerprint()),
-            joined_at: jiff::Timestamp::UNIX_EPOCH,
-            attendance: Attendance::Attended,
-            returns: None,
-            restored: false,
-        }
+        let mut waiter = sample::waiter("ci", Target::Select(select.parse().unwrap()), priority, arrival);
+        waiter.proposal.mode = mode;
+        waiter
     }
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {

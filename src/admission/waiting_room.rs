@@ -163,37 +163,13 @@ impl WaitingRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::Joined;
-    use crate::model::{Ask, Door, LeftOut, Mode, Priority, Target, WaitPolicy};
+    use crate::admission::sample;
+    use crate::model::Target;
 
     fn waiter(holder: &str, priority: f64, arrival: u64, seen_s: Option<u64>) -> Waiter {
-        let ask = Ask {
-            id: RequestId::generate(),
-            door: Door::Request,
-            requester: holder.parse().unwrap(),
-            target: Target::Resource("pixel".parse().unwrap()),
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(60),
-            priority: Priority::try_from(priority).unwrap(),
-            lease_id: None,
-            wait: WaitPolicy::Wait { timeout: None },
-            note: None,
-            key: None,
-            ticket: None,
-            left_out: LeftOut::default(),
-        };
-        let joined = Joined { run: 1, at_us: 0, arrival };
-        Waiter {
-            rank: Rank::new(ask.priority, joined, None),
-            proposal: ask.proposal(ask.fingerprint()),
-            joined_at: Timestamp::UNIX_EPOCH,
-            attendance: match seen_s {
-                Some(seconds) => Attendance::Unattended { last_seen: RunTime(Duration::from_secs(seconds)) },
-                None => Attendance::Attended,
-            },
-            returns: None,
-            restored: false,
-        }
+        let waiter = sample::waiter(holder, Target::Resource("pixel".parse().unwrap()), priority, arrival);
+        let seen = |seconds| Attendance::Unattended { last_seen: RunTime(Duration::from_secs(seconds)) };
+        Waiter { attendance: seen_s.map_or(Attendance::Attended, seen), ..waiter }
     }
 
     #[test]
