@@ -63,6 +63,7 @@ impl Bench {
             id: id.parse().unwrap(),
             labels,
             max_shared: std::num::NonZeroU32::MIN,
+            bookings: Default::default(),
         };
         let mut rules = Rules::default();
         rules.waiting.waiter_ttl = Duration::from_secs(24 * 3600);

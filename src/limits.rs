@@ -16,6 +16,18 @@ pub const SHARED_MAX: u32 = 256;
 pub const WORKERS_MAX: usize = 1_000;
 /// Waiters of one node, of both kinds, unless `limits.waiters` says less.
 pub const WAITERS_MAX: usize = 200_000;
+/// Bookings of one resource that are not over, unless `limits.bookings` says less.
+pub const BOOKINGS_MAX: usize = 100_000;
+/// Scheduled bookings of one principal, a series counted as one, unless `limits.bookings_per_principal` says otherwise.
+pub const BOOKINGS_PER_PRINCIPAL_MAX: usize = 100;
+/// Active holds of one principal, unless `limits.holds_per_principal` says otherwise.
+pub const HOLDS_PER_PRINCIPAL_MAX: usize = 8;
+/// Bookings that are over, and as many holds, that one node remembers; the oldest go first.
+pub const CALENDAR_ARCHIVE_MAX: usize = 100_000;
+/// How long one that is over is remembered at most (SPEC §6).
+pub const CALENDAR_ARCHIVE_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Bookings in one answer.
+pub const BOOKINGS_PAGE_MAX: usize = 500;
 /// Callers that wait for one lease request.
 pub const WATCHERS_MAX: usize = 1_024;
 /// Lease requests that wait at a gateway for a worker's answer.

@@ -66,10 +66,11 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
             .with("requestId", proposal.request.as_str())
             .with("requestSpec", proposal.spec())
             .with("code", code.as_str()),
-        Change::Drained { drained, from, to } => on_resource(Event::new(EventKind::ResourceStateChanged))
+        Change::Drained { drained, from, to, .. } => on_resource(Event::new(EventKind::ResourceStateChanged))
             .with("from", from.as_str())
             .with("to", to.as_str())
             .with("reason", if *drained { "drain" } else { "undrain" }),
+        Change::Calendar(change) => return super::calendar::history::event_of(change, resource),
         Change::Violated { detail } => {
             on_resource(Event::new(EventKind::InvariantViolated)).with("detail", detail.as_str())
         }

@@ -4,6 +4,7 @@
 //! `decide(&state, command, now)` answers with changes and a reply, `apply(&mut state, change)` is the only
 //! way the state moves. Loading at start is `apply` over what the database holds.
 
+pub mod calendar;
 pub mod cancel;
 pub mod history;
 mod ledger;
@@ -22,5 +23,5 @@ pub use ledger::{Admitted, Ledger, Speaker};
 pub use pool::Pool;
 pub use rank::{Joined, Rank};
 pub use requests::{Dropped, Request, RequestState, Requests};
-pub use rules::{EventRules, LeaseRules, LimitRules, Rules, WaitingRules};
+pub use rules::{CalendarRules, EventRules, LeaseRules, LimitRules, Rules, WaitingRules};
 pub use waiting_room::{Attendance, Waiter, WaitingRoom};

@@ -11,6 +11,8 @@ pub struct Rules {
     pub lease: LeaseRules,
     /// `[waiting_room]`.
     pub waiting: WaitingRules,
+    /// `[bookings]` and `[holds]`.
+    pub calendar: CalendarRules,
     /// `[events]`.
     pub events: EventRules,
     /// `[limits]`.
@@ -70,6 +72,40 @@ impl Default for WaitingRules {
     }
 }
 
+/// `[bookings]` and `[holds]` of the lab file. What the bookings of a resource mean is with the resource
+/// ([`BookingPolicy`](crate::model::BookingPolicy)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalendarRules {
+    /// The longest window.
+    pub max_duration: Duration,
+    /// How far ahead a window may end.
+    pub horizon: Duration,
+    /// False when no holds are made.
+    pub holds_enabled: bool,
+    /// How long a hold lasts when the caller names nothing.
+    pub hold_ttl: Duration,
+    /// The longest a hold may last.
+    pub hold_ttl_max: Duration,
+    /// How often the node asks the database for what must not be.
+    pub check_interval: Duration,
+    /// Bookings of one resource that are not over.
+    pub bookings_max: usize,
+}
+
+impl Default for CalendarRules {
+    fn default() -> Self {
+        Self {
+            max_duration: Duration::from_secs(30 * 24 * 3600),
+            horizon: Duration::from_secs(365 * 24 * 3600),
+            holds_enabled: true,
+            hold_ttl: Duration::from_secs(10 * 60),
+            hold_ttl_max: Duration::from_secs(30 * 60),
+            check_interval: Duration::from_secs(30),
+            bookings_max: limits::BOOKINGS_MAX,
+        }
+    }
+}
+
 /// `[events]` of the lab file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRules {
@@ -90,10 +126,18 @@ impl Default for EventRules {
 pub struct LimitRules {
     /// Waiters of one node, of both kinds.
     pub waiters_max: usize,
+    /// Scheduled bookings of one principal that are not over; a series counts as one.
+    pub bookings_per_principal: usize,
+    /// Active holds of one principal.
+    pub holds_per_principal: usize,
 }
 
 impl Default for LimitRules {
     fn default() -> Self {
-        Self { waiters_max: limits::WAITERS_MAX }
+        Self {
+            waiters_max: limits::WAITERS_MAX,
+            bookings_per_principal: limits::BOOKINGS_PER_PRINCIPAL_MAX,
+            holds_per_principal: limits::HOLDS_PER_PRINCIPAL_MAX,
+        }
     }
 }

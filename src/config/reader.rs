@@ -78,6 +78,7 @@ impl<'d> Reader<'d> {
         let insecure = self.insecure(section("api"))?;
         let pki = self.pki(section("pki"))?;
         let rules = Rules {
+            calendar: Default::default(),
             lease: rules::lease(self, section("lease"))?,
             waiting: rules::waiting_room(self, section("waiting_room"))?,
             events: rules::events(self, section("events"))?,

@@ -82,7 +82,7 @@ pub(super) fn limits<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> R
     let default = LimitRules::default();
     let waiters = 1..=limits::WAITERS_MAX as u32;
     let waiters_max = count(reader, &mut section, "waiters", default.waiters_max as u64, waiters)? as usize;
-    Ok(LimitRules { waiters_max })
+    Ok(LimitRules { waiters_max, ..LimitRules::default() })
 }
 
 /// `waiting_room.waiter_ttl`, whose second variable takes the place of the file and of the first one.

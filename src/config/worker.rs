@@ -99,7 +99,7 @@ fn resources<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Vec<Resou
             if let Some(other) = seen.insert(name.clone(), id.origin.clone()) {
                 return Err(id.refuse(format!("{name} is also a resource at {other}; give it another id")));
             }
-            specs.push(ResourceSpec { id: name, labels: labels.clone(), max_shared });
+            specs.push(ResourceSpec { id: name, labels: labels.clone(), max_shared, bookings: Default::default() });
         }
     }
     Ok(specs)

@@ -203,6 +203,8 @@ mod tests {
             note: None,
             key: None,
             ticket: None,
+            allow_shorter: false,
+            by_admin: false,
             left_out: Default::default(),
         }
     }

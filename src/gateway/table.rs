@@ -227,6 +227,7 @@ mod tests {
                 id_chosen_by_requester: chosen,
                 idempotency_key: None,
                 fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
+                asked_ttl: None,
             },
             deadline: RunTime(Duration::from_secs(60)),
             last_end: None,

@@ -15,6 +15,7 @@ use crate::model::{
     Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
 };
 use crate::store::{CommitError, OpenError, Reopened};
+use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 
 /// Names one command that a resource has been given, in this life of the node.
 pub(super) type OpId = u64;
@@ -183,6 +184,15 @@ pub struct Settled {
     pub(super) failed: bool,
 }
 
+/// What a look at the database has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// Each thing that must not be, in words.
+    pub violations: Vec<String>,
+    /// True when no new holds are made on this node.
+    pub holds_paused: bool,
+}
+
 /// The desk's protocol.
 #[derive(Debug)]
 pub enum DeskMessage {
@@ -257,6 +267,12 @@ pub enum DeskMessage {
         /// Answered once it is durable.
         reply: RpcReplyPort<Said<ReleasedNow>>,
     },
+    /// Something about bookings and holds.
+    Calendar(Box<CalendarCall>, RpcReplyPort<Said<CalendarAnswer>>),
+    /// Ask the database now for what must not be.
+    Check(RpcReplyPort<Findings>),
+    /// What makes the node unfit to be called ready, in words.
+    Complaints(RpcReplyPort<Vec<String>>),
     /// A request, as soon as there is an answer.
     Watch(RequestId, Until, RpcReplyPort<Option<RequestNow>>),
     /// A request, as it is now. Asking keeps it alive.

@@ -84,6 +84,8 @@ impl DeskState {
             spec: &entry.spec,
             rules: &self.rules.waiting,
             max_total: self.rules.lease.max_total,
+            calendar: &self.rules.calendar,
+            holds_paused: false,
             rivals: self.rivals(entry),
             now: self.clock.now(),
         };

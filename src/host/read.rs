@@ -176,7 +176,8 @@ impl DeskState {
         let order = |why: WaitingFor| match why {
             WaitingFor::Leased => 0,
             WaitingFor::Reserved => 1,
-            WaitingFor::Drained => 2,
+            WaitingFor::Booked => 2,
+            WaitingFor::Drained => 3,
         };
         reasons.sort_by_key(|(why, until)| (order(*why), until.unwrap_or(RunTime(std::time::Duration::MAX))));
         reasons.first().copied().unwrap_or((WaitingFor::Leased, None))

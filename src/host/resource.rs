@@ -105,6 +105,8 @@ impl ResourceActorState {
             spec: &self.around.spec,
             rules: &self.around.rules.waiting,
             max_total: self.around.rules.lease.max_total,
+            calendar: &self.around.rules.calendar,
+            holds_paused: false,
             rivals,
             now: self.around.clock.now(),
         };

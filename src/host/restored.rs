@@ -24,6 +24,8 @@ pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> Resourc
         drained: rows.drained,
         fence: rows.fence,
         idle_since: rows.idle_since,
+        free_since: (!rows.drained).then_some(now.wall),
+        calendar: Default::default(),
     }
 }
 
@@ -51,6 +53,8 @@ fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: N
             id_chosen_by_requester: false,
             note: row.note,
             key: None,
+            allow_shorter: false,
+            by_admin: false,
         },
         joined_at: row.joined_at,
         attendance: Attendance::Unattended { last_seen: now.run },

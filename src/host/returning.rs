@@ -77,6 +77,8 @@ impl Returning {
                     note: None,
                     key: None,
                     fingerprint: request.fingerprint,
+                    allow_shorter: false,
+                    by_admin: false,
                 },
                 joined_at: place.joined_at,
                 attendance: Attendance::Attended,

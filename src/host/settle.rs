@@ -346,6 +346,7 @@ fn is_reported(change: &Change) -> bool {
         | Change::Declined { .. }
         | Change::Reserved(_)
         | Change::Unreserved { .. }
+        | Change::Calendar(_)
         | Change::Violated { .. } => false,
     }
 }

@@ -38,6 +38,7 @@ impl Bench {
             id: id.parse().unwrap(),
             labels: Default::default(),
             max_shared: std::num::NonZeroU32::MIN,
+            bookings: Default::default(),
         };
         let arguments = HostArguments {
             name: "rack-1".parse().unwrap(),
@@ -107,6 +108,8 @@ fn ask(requester: &str, resource: &str) -> Ask {
         wait: WaitPolicy::Fail,
         note: None,
         ticket: None,
+        allow_shorter: false,
+        by_admin: false,
         left_out: LeftOut::default(),
         key: Some("the-same-key".parse().unwrap()),
     }

@@ -224,7 +224,23 @@ impl Uplink {
         };
         let (ticket, left_out) = (None, LeftOut::default());
         let id = request;
-        let ask = Ask { id, door, requester, target, mode, ttl, priority, lease_id, wait, note, key, ticket, left_out };
+        let ask = Ask {
+            id,
+            door,
+            requester,
+            target,
+            mode,
+            ttl,
+            priority,
+            lease_id,
+            wait,
+            note,
+            key,
+            ticket,
+            allow_shorter: false,
+            by_admin: false,
+            left_out,
+        };
         Ok((ask, Origin::Gateway { attempt, fingerprint }))
     }
 

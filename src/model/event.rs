@@ -61,6 +61,28 @@ events! {
     WaiterPruned = "waiter.pruned", ["resourceId", "requester", "mode", "priority"];
     /// An unattended waiter left by itself.
     WaiterLeft = "waiter.left", ["resourceId", "requester", "mode", "priority"];
+    /// A window is booked.
+    BookingCreated = "booking.created", ["bookingId", "resourceId", "requester", "startsAt", "endsAt", "seriesId?"];
+    /// A booking has another window.
+    BookingRescheduled = "booking.rescheduled", ["bookingId", "resourceId", "requester", "startsAt", "endsAt", "from"];
+    /// A booking was given up.
+    BookingCancelled = "booking.cancelled", ["bookingId", "resourceId", "requester", "startsAt", "endsAt", "reason"];
+    /// The holder of a booking has its lease.
+    BookingFulfilled = "booking.fulfilled", ["bookingId", "resourceId", "requester", "startsAt", "endsAt", "leaseId"];
+    /// The holder of a booking did not come, or could not be served in its window.
+    BookingMissed = "booking.missed", ["bookingId", "resourceId", "requester", "startsAt", "endsAt", "reason"];
+    /// A slot is held.
+    HoldCreated = "hold.created", ["holdId", "resourceId", "requester", "startsAt", "endsAt", "expiresAt"];
+    /// A hold has become a booking.
+    HoldConfirmed = "hold.confirmed", ["holdId", "resourceId", "requester", "startsAt", "endsAt", "bookingId"];
+    /// A hold was given back.
+    HoldReleased = "hold.released", ["holdId", "resourceId", "requester", "startsAt", "endsAt", "reason"];
+    /// A hold's time has passed.
+    HoldExpired = "hold.expired", ["holdId", "resourceId", "requester", "startsAt", "endsAt"];
+    /// No new holds are made, on one resource or on all.
+    HoldsPaused = "holds.paused", ["resourceId?", "reason"];
+    /// Holds are made again.
+    HoldsResumed = "holds.resumed", ["resourceId?"];
     /// A resource is something else now.
     ResourceStateChanged = "resource.state-changed", ["resourceId", "from", "to", "reason"];
     /// The database stopped something that the rules should have stopped: a bug.

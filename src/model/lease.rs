@@ -83,6 +83,9 @@ pub struct LeaseRecord {
     pub idempotency_key: Option<IdempotencyKey>,
     /// What the request asked for; compared when the key comes again.
     pub fingerprint: Fingerprint,
+    /// The width that was asked for, where a booking has cut it.
+    #[serde(default, with = "super::time::millis_option", skip_serializing_if = "Option::is_none")]
+    pub asked_ttl: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -3,13 +3,17 @@
 //! Everything here is checked once, when it is built, and is plain data afterwards: no I/O, no clock. The
 //! bounds are those of SPEC §1; a value that exists has passed them.
 
+mod booking;
+mod booking_filter;
 mod event;
+mod hold;
 mod id;
 mod label;
 mod lease;
 mod node;
 mod proposal;
 mod refusal;
+mod repeat;
 mod request;
 mod requester;
 mod resource;
@@ -17,8 +21,13 @@ mod selector;
 mod selector_parse;
 pub mod span;
 pub mod time;
+mod window;
+pub mod zone;
 
+pub use booking::{Booking, BookingId, BookingStatus, SeriesId};
+pub use booking_filter::{BookingFilter, Cursor};
 pub use event::{Event, EventKind};
+pub use hold::{Hold, HoldId, HoldStatus, TokenHash};
 pub use id::{
     ChosenLeaseId, EventId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, Ticket,
     TokenId,
@@ -28,7 +37,10 @@ pub use lease::{Fence, LeaseRecord, Mode};
 pub use node::NodeRole;
 pub use proposal::{Proposal, WaitPolicy};
 pub use refusal::{Code, Refusal};
+pub use repeat::{Every, OCCURRENCES_MAX, Repeat};
 pub use request::{Ask, Door, Fingerprint, LeftOut, Priority, ResourceAddress, Target, Timeout, Ttl};
-pub use requester::{ADMIN, Authority, Caller, Principal, Requester, Role, SubName};
-pub use resource::{DeviceState, ResourceSpec, WaitingFor};
+pub use requester::{ADMIN, Asker, Authority, Caller, Principal, Requester, Role, SubName};
+pub use resource::{BookingMode, BookingPolicy, DeviceState, ResourceSpec, WaitingFor};
 pub use selector::{Comparison, Nearness, Selector, Term};
+pub use window::{Rebooking, Slot, SlotLength, Window};
+pub use zone::Zone;

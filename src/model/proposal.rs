@@ -36,6 +36,10 @@ pub struct Proposal {
     pub key: Option<IdempotencyKey>,
     /// What the key stands for.
     pub fingerprint: Fingerprint,
+    /// Rather a shorter lease than none, where a booking is in the way.
+    pub allow_shorter: bool,
+    /// True when an admin asks, whom no booking stops.
+    pub by_admin: bool,
 }
 
 impl Proposal {
@@ -55,6 +59,7 @@ impl Proposal {
             id_chosen_by_requester: self.id_chosen_by_requester,
             idempotency_key: self.key.clone(),
             fingerprint: self.fingerprint,
+            asked_ttl: None,
         }
     }
 

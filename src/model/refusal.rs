@@ -45,6 +45,20 @@ codes! {
     InsufficientPermissions = "INSUFFICIENT_PERMISSIONS", 403, 3;
     /// The named resource is held.
     ResourceUnavailable = "RESOURCE_UNAVAILABLE", 409, 11;
+    /// A booking or a hold is in the way of the lease.
+    ResourceBooked = "RESOURCE_BOOKED", 409, 11;
+    /// The window crosses a booking.
+    BookingConflict = "BOOKING_CONFLICT", 409, 13;
+    /// The slot cannot be held.
+    HoldConflict = "HOLD_CONFLICT", 409, 13;
+    /// Somebody holds a slot that the window crosses.
+    SlotHeld = "SLOT_HELD", 409, 13;
+    /// The hold is over.
+    HoldExpired = "HOLD_EXPIRED", 410, 12;
+    /// No new holds are made just now.
+    HoldsPaused = "HOLDS_PAUSED", 503, 1;
+    /// The caller has as much as one may have.
+    RateLimited = "RATE_LIMITED", 429, 11;
     /// The requester has as many leases and requests as it may.
     RequesterAlreadyLeased = "REQUESTER_ALREADY_LEASED", 409, 13;
     /// An active lease or an open request holds the lease id.
@@ -61,6 +75,10 @@ codes! {
     UnknownLease = "UNKNOWN_LEASE", 404, 12;
     /// No lease request of that id.
     UnknownLeaseRequest = "UNKNOWN_LEASE_REQUEST", 404, 12;
+    /// No booking of that id.
+    UnknownBooking = "UNKNOWN_BOOKING", 404, 12;
+    /// No hold of that id.
+    UnknownHold = "UNKNOWN_HOLD", 404, 12;
     /// No token of that id.
     UnknownToken = "UNKNOWN_TOKEN", 404, 12;
     /// No known resource can ever satisfy the selector.

@@ -272,6 +272,10 @@ pub struct Ask {
     pub key: Option<IdempotencyKey>,
     /// A place in line from an earlier run of the node.
     pub ticket: Option<Ticket>,
+    /// Rather a shorter lease than none, where a booking is in the way.
+    pub allow_shorter: bool,
+    /// True for an admin, whom no booking stops.
+    pub by_admin: bool,
     /// What the caller left to the node; an unattended waiter that asks again keeps it as it was.
     pub left_out: LeftOut,
 }
@@ -312,6 +316,8 @@ impl Ask {
             note: self.note.clone(),
             key: self.key.clone(),
             fingerprint,
+            allow_shorter: self.allow_shorter,
+            by_admin: self.by_admin,
         }
     }
 }

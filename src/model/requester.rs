@@ -227,6 +227,37 @@ impl Authority {
     }
 }
 
+/// Who asks something of a calendar, and as what. Through a gateway, that vouches for both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asker {
+    /// The identity.
+    pub requester: Requester,
+    /// What it may do.
+    pub role: Role,
+}
+
+impl Asker {
+    /// True when `holder` has the same owner.
+    pub fn owns(&self, holder: &Requester) -> bool {
+        self.requester.via == holder.via && self.requester.principal == holder.principal
+    }
+
+    /// True when it may read what belongs to `holder`.
+    pub fn may_read(&self, holder: &Requester) -> bool {
+        self.role != Role::Agent || self.owns(holder)
+    }
+
+    /// True when it may change what belongs to `holder`.
+    pub fn may_change(&self, holder: &Requester) -> bool {
+        match self.role {
+            Role::Viewer => false,
+            Role::Agent => self.owns(holder),
+            Role::Admin => true,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! A resource as the lab file describes it.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,40 @@ pub struct ResourceSpec {
     pub labels: Labels,
     /// How many shared leases may coexist.
     pub max_shared: NonZeroU32,
+    /// What its bookings mean.
+    pub bookings: BookingPolicy,
+}
+
+/// What the bookings of a resource mean (SPEC §5). The default is a coordination calendar and no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BookingPolicy {
+    /// Whether they stop others.
+    pub mode: BookingMode,
+    /// Whether the node grants the holder its lease at the start.
+    pub auto_acquire: bool,
+    /// A booking that nobody has claimed so long is missed, and the rest of its window is free.
+    pub no_show_after: Option<Duration>,
+}
+
+/// Whether bookings stop others (`bookings.mode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BookingMode {
+    /// They stop other bookings only.
+    #[default]
+    Advisory,
+    /// They stop the leases of others in their window, and those that would run into it.
+    Enforced,
+}
+
+impl BookingMode {
+    /// The word in the lab file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BookingMode::Advisory => "advisory",
+            BookingMode::Enforced => "enforced",
+        }
+    }
 }
 
 /// What a resource is doing (SPEC §7). Only an available one is granted.
@@ -48,6 +83,8 @@ pub enum WaitingFor {
     Leased,
     /// It is kept for somebody who is next.
     Reserved,
+    /// A booking or a hold of somebody else is in the way.
+    Booked,
     /// An operator has taken it out.
     Drained,
 }
@@ -58,6 +95,7 @@ impl WaitingFor {
         match self {
             WaitingFor::Leased => "leased",
             WaitingFor::Reserved => "reserved",
+            WaitingFor::Booked => "booked",
             WaitingFor::Drained => "drained",
         }
     }

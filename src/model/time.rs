@@ -59,6 +59,39 @@ pub mod instant_option {
     }
 }
 
+/// Serde form of an instant between nodes: Unix microseconds.
+pub mod micros {
+    use super::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes microseconds.
+    pub fn serialize<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_i64(at.as_microsecond())
+    }
+
+    /// Reads microseconds.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        Timestamp::from_microsecond(i64::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// The same of an instant that may be missing.
+pub mod micros_option {
+    use super::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    /// Writes microseconds or nothing.
+    pub fn serialize<S: Serializer>(at: &Option<Timestamp>, out: S) -> Result<S::Ok, S::Error> {
+        at.map(Timestamp::as_microsecond).serialize(out)
+    }
+
+    /// Reads microseconds or nothing.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        let us = Option::<i64>::deserialize(from)?;
+        us.map(Timestamp::from_microsecond).transpose().map_err(D::Error::custom)
+    }
+}
+
 /// Serde form of a duration as whole milliseconds.
 pub mod millis {
     use super::{Duration, whole_ms};
@@ -72,6 +105,22 @@ pub mod millis {
     /// Reads milliseconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+/// Serde form of a duration that may be missing, as whole milliseconds.
+pub mod millis_option {
+    use super::{Duration, whole_ms};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes milliseconds or null.
+    pub fn serialize<S: Serializer>(span: &Option<Duration>, out: S) -> Result<S::Ok, S::Error> {
+        span.map(whole_ms).serialize(out)
+    }
+
+    /// Reads milliseconds or null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
     }
 }
 

@@ -44,6 +44,9 @@ pub struct AcquireBody {
     /// A place in line from before the node was restarted.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
+    /// Rather a shorter lease than none, where a booking is in the way.
+    #[serde(default)]
+    pub allow_shorter: bool,
 }
 
 /// What an acquire does when the resource is held.
@@ -96,6 +99,9 @@ pub struct RequestBody {
     /// A place in line from before the node was restarted.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
+    /// Rather a shorter lease than none, where a booking is in the way.
+    #[serde(default)]
+    pub allow_shorter: bool,
 }
 
 /// Body of `POST /v1/leases/{id}/renew`.
@@ -172,6 +178,8 @@ impl AcquireBody {
             note: self.note,
             key: one_of("idempotencyKey", self.idempotency_key, headers.idempotency_key)?,
             ticket: self.ticket,
+            allow_shorter: self.allow_shorter,
+            by_admin: caller.role == Role::Admin,
             left_out,
         })
     }
@@ -211,6 +219,8 @@ impl RequestBody {
             note: self.note,
             key: one_of("idempotencyKey", self.idempotency_key, headers.idempotency_key)?,
             ticket: self.ticket,
+            allow_shorter: self.allow_shorter,
+            by_admin: caller.role == Role::Admin,
             left_out: LeftOut::default(),
         })
     }

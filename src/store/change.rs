@@ -45,6 +45,7 @@ pub(super) fn write(
         Change::Reserved(reservation) => waiter::reserve(connection, resource, reservation),
         Change::Unreserved { holder } => waiter::unreserve(connection, resource, holder),
         Change::Drained { drained, .. } => resource::drain(connection, resource, *drained),
+        Change::Calendar(_) => Ok(()),
         // An attended waiter is its request's row, and what else is left of these is their event.
         Change::Joined { .. }
         | Change::Moved { .. }

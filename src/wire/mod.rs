@@ -61,6 +61,7 @@
 //! [`FRAME_BYTES_MAX`]: crate::limits::FRAME_BYTES_MAX
 //! [`FRAME_DEPTH_MAX`]: crate::limits::FRAME_DEPTH_MAX
 
+pub mod calendar;
 pub mod call;
 pub mod frame;
 pub mod hello;

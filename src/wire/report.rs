@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{FrameError, encode};
 use crate::limits::SNAPSHOT_CHUNK_RECORDS_MAX;
-use crate::model::time::whole_ms;
+use crate::model::time::{micros, whole_ms};
 use crate::model::{
     Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note, RequestId, Requester, ResourceId,
 };
@@ -112,8 +112,8 @@ pub struct LeaseRow(
     RequestId,
     Mode,
     Requester,
-    #[serde(with = "microseconds")] Timestamp,
-    #[serde(with = "microseconds")] Timestamp,
+    #[serde(with = "micros")] Timestamp,
+    #[serde(with = "micros")] Timestamp,
     u64,
     u64,
     Fence,
@@ -174,22 +174,9 @@ impl LeaseRow {
             id_chosen_by_requester: chosen,
             idempotency_key: key,
             fingerprint,
+            asked_ttl: None,
         };
         (lease, Duration::from_millis(left.min(ttl)))
-    }
-}
-
-/// Unix microseconds.
-mod microseconds {
-    use jiff::Timestamp;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_i64(at.as_microsecond())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        Timestamp::from_microsecond(i64::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

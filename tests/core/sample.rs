@@ -51,6 +51,8 @@ pub fn ask(id: RequestId, requester: &str, resource: &str) -> Ask {
         note: None,
         key: None,
         ticket: None,
+        allow_shorter: false,
+        by_admin: false,
         left_out: LeftOut::default(),
     }
 }
@@ -72,5 +74,6 @@ pub fn lease(id: &str, resource: &str, fence: u64) -> LeaseRecord {
         id_chosen_by_requester: true,
         idempotency_key: None,
         fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
+        asked_ttl: None,
     }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Held, Reservation, ResourceState};
+use crate::admission::calendar::{self, CalendarChange};
 use crate::admission::{Joined, Waiter};
 use crate::clock::RunTime;
 use crate::model::{
@@ -131,7 +132,11 @@ pub enum Change {
         from: DeviceState,
         /// What it is.
         to: DeviceState,
+        /// When, wall time.
+        at: Timestamp,
     },
+    /// Something has changed in its calendar.
+    Calendar(CalendarChange),
     /// The database refused something that the rules had let through.
     Violated {
         /// What it said.
@@ -281,7 +286,7 @@ pub fn apply(state: &mut ResourceState, change: Change) {
     match change {
         Change::Granted { lease, deadline, last_end, .. } => {
             state.fence = state.fence.max(lease.fence);
-            state.idle_since = None;
+            (state.idle_since, state.free_since) = (None, None);
             state.queue.remove(&lease.request_id);
             state.held.push(Held { lease, deadline, last_end });
         }
@@ -295,6 +300,7 @@ pub fn apply(state: &mut ResourceState, change: Change) {
             state.held.retain(|held| held.lease.id != lease.id);
             if state.held.is_empty() {
                 state.idle_since = Some(at);
+                state.free_since = (!state.drained).then_some(at);
             }
         }
         Change::Joined { waiter, .. } => state.queue.join(waiter),
@@ -311,7 +317,11 @@ pub fn apply(state: &mut ResourceState, change: Change) {
             state.reserved.push(reservation);
         }
         Change::Unreserved { holder } => state.reserved.retain(|reservation| reservation.holder != holder),
-        Change::Drained { drained, .. } => state.drained = drained,
+        Change::Drained { drained, at, .. } => {
+            state.drained = drained;
+            state.free_since = (!drained && state.held.is_empty()).then_some(at);
+        }
+        Change::Calendar(change) => calendar::apply(&mut state.calendar, change),
         Change::Requested { .. }
         | Change::Queued { .. }
         | Change::Rejected { .. }

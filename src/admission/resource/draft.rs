@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter};
+use crate::admission::calendar::{self, Calendar};
 use crate::model::{Code, DeviceState, Fence, Mode, Proposal, RequestId, Requester};
 
 /// What would be true after `changes`.
@@ -14,6 +15,7 @@ pub(super) struct Draft<'a> {
     pub(super) held: Vec<Held>,
     pub(super) reserved: Vec<Reservation>,
     pub(super) drained: bool,
+    pub(super) calendar: Calendar,
     fence: Fence,
     /// Waiters that have gone.
     gone: HashSet<RequestId>,
@@ -35,6 +37,7 @@ impl<'a> Draft<'a> {
             held: state.held.clone(),
             reserved: state.reserved.clone(),
             drained: state.drained,
+            calendar: state.calendar.clone(),
             fence: state.fence,
             gone: HashSet::new(),
             come: Vec::new(),
@@ -98,6 +101,7 @@ impl<'a> Draft<'a> {
             }
             Change::Unreserved { holder } => self.reserved.retain(|kept| kept.holder != *holder),
             Change::Drained { drained, .. } => self.drained = *drained,
+            Change::Calendar(change) => calendar::apply(&mut self.calendar, change.clone()),
             Change::Requested { .. }
             | Change::Queued { .. }
             | Change::Seen { .. }
@@ -136,7 +140,7 @@ impl<'a> Draft<'a> {
         }
         let undrained = if self.held.is_empty() { DeviceState::Available } else { DeviceState::Leased };
         let (from, to) = if drained { (undrained, DeviceState::Drained) } else { (DeviceState::Drained, undrained) };
-        self.push(Change::Drained { drained, from, to });
+        self.push(Change::Drained { drained, from, to, at: self.around.now.wall });
         self.freed |= !drained;
     }
 

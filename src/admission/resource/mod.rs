@@ -6,6 +6,7 @@
 //! after it again the hand-over. So no command sees a lease past its deadline or a free resource with somebody ahead.
 
 mod ask;
+mod booked;
 mod change;
 mod draft;
 mod lease;
@@ -19,7 +20,8 @@ use jiff::Timestamp;
 pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
 use self::draft::Draft;
 pub use self::refuse::{not_yours, unknown_lease, withdrawn};
-use super::{Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
+use super::calendar::{Calendar, CalendarCommand, CalendarReply};
+use super::{CalendarRules, Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};
 use crate::model::{
     Authority, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Refusal, RequestId, Requester, ResourceSpec,
@@ -65,6 +67,10 @@ pub struct ResourceState {
     pub fence: Fence,
     /// Since when nobody holds it; none before its first lease. The longest idle is granted first.
     pub idle_since: Option<Timestamp>,
+    /// Since when it is free to be claimed, as far as this run knows; none while it is held or drained.
+    pub free_since: Option<Timestamp>,
+    /// Who has which window of it.
+    pub calendar: Calendar,
 }
 
 impl ResourceState {
@@ -157,6 +163,10 @@ pub struct Around<'a> {
     pub rules: &'a WaitingRules,
     /// `lease.max_total`.
     pub max_total: Option<Duration>,
+    /// The operator's numbers for bookings and holds.
+    pub calendar: &'a CalendarRules,
+    /// True when no new holds are made on the whole node.
+    pub holds_paused: bool,
     /// Who else could have it.
     pub rivals: Rivals,
     /// When.
@@ -216,6 +226,8 @@ pub enum Command {
     },
     /// Take the resource out, or bring it back.
     Drain(bool),
+    /// Something about its calendar.
+    Calendar(CalendarCommand),
     /// Somebody may be served: the node has begun to admit, or those who could come back have had their time. With a
     /// grace, what became free while the node was down counts as freed now, and is reserved at least so long.
     Serve {
@@ -276,6 +288,8 @@ pub enum Reply {
     Refused(Refusal),
     /// Those who wait were served; this holder was taken first.
     Served(Option<Requester>),
+    /// What came of something about the calendar.
+    Calendar(CalendarReply),
     /// It is done.
     Done,
 }
@@ -330,6 +344,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
             least_grace = freed;
             Reply::Served(None)
         }
+        Command::Calendar(command) => booked::calendar(&mut draft, command),
         Command::Wake => Reply::Done,
         Command::Rewrite => {
             lease::rewrite(&mut draft);

@@ -317,6 +317,7 @@ pub(super) fn resource(id: &str, labels: &str, max_shared: u32) -> ResourceSpec 
         id: id.parse().unwrap(),
         labels: pairs.map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect(),
         max_shared: max_shared.try_into().unwrap(),
+        bookings: Default::default(),
     }
 }
 
@@ -339,6 +340,8 @@ pub(super) fn waits(requester: &str, target: &str) -> Ask {
         note: None,
         key: None,
         ticket: None,
+        allow_shorter: false,
+        by_admin: false,
         left_out: LeftOut::default(),
     }
 }

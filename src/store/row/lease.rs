@@ -31,6 +31,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> Result<(LeaseRecord, Timestamp), 
             id_chosen_by_requester: column(row, "id_chosen_by_requester")?,
             idempotency_key: parsed_option(row, "idempotency_key")?,
             fingerprint: parsed(row, "fingerprint")?,
+            asked_ttl: None,
         };
         Ok((lease, instant(row, "expires_at")?))
     };

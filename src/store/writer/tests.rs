@@ -30,6 +30,7 @@ fn lease(id: &str, note: Option<Note>) -> LeaseRecord {
         id: id.parse().unwrap(),
         request_id: RequestId::generate(),
         fingerprint: Fingerprint::of(&Target::Resource(id.parse().unwrap()), Mode::Exclusive, None),
+        asked_ttl: None,
         resource_id: resource,
         mode: Mode::Exclusive,
         holder: "ci".parse().unwrap(),

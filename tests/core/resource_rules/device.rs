@@ -39,7 +39,12 @@ impl Device {
     pub fn new(max_shared: u32) -> Self {
         let max_shared = NonZeroU32::new(max_shared).unwrap();
         Self {
-            spec: ResourceSpec { id: sample::text("board"), labels: Default::default(), max_shared },
+            spec: ResourceSpec {
+                id: sample::text("board"),
+                labels: Default::default(),
+                max_shared,
+                bookings: Default::default(),
+            },
             rules: WaitingRules::default(),
             max_total: None,
             rivals: Rivals::default(),

@@ -100,7 +100,12 @@ impl Memory {
     fn step(&mut self, number: usize, Step { resource, what, .. }: Step, now: Now) -> Vec<Change> {
         let state = self.resources.entry(resource).or_default();
         let id = sample::text(RESOURCES[resource]);
-        let spec = ResourceSpec { id, labels: Default::default(), max_shared: NonZeroU32::new(3).unwrap() };
+        let spec = ResourceSpec {
+            id,
+            labels: Default::default(),
+            max_shared: NonZeroU32::new(3).unwrap(),
+            bookings: Default::default(),
+        };
         let around = Around { spec: &spec, rules: &rules(), max_total: None, rivals: Rivals::default(), now };
         let Decision { changes, .. } = decide(state, &around, command(number, what, resource, state, now));
         for change in &changes {
