@@ -20,6 +20,8 @@ pub(super) fn waiter(holder: &str, target: Target, priority: f64, arrival: u64) 
         note: None,
         key: None,
         ticket: None,
+        allow_shorter: false,
+        by_admin: false,
         left_out: LeftOut::default(),
     };
     Waiter {

@@ -97,7 +97,7 @@ pub struct Host {
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
     let now = clock.now();
-    let (store, events, loaded, store_end) = Store::open(&database, now)?;
+    let (store, events, _, loaded, store_end) = Store::open(&database, now)?;
     let incarnation = loaded.incarnation;
     let mut restoring = Restoring::begin(resources, loaded, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);

@@ -1,11 +1,16 @@
 //! A resource's state from its rows.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
+use crate::admission::calendar::{Calendar, HeldSlot};
 use crate::admission::resource::{Held, Reservation, ResourceState};
 use crate::admission::{Attendance, Joined, Rank, Rules, Waiter, WaitingRoom};
 use crate::clock::Now;
-use crate::model::{Fingerprint, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target};
+use crate::model::{
+    Booking, Fingerprint, Hold, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target,
+};
 use crate::store::{StoredResource, StoredWaiter};
 
 /// What the rows of one resource say, on this run's time. Deadlines are wall time on disk, reservations go on for their
@@ -25,8 +30,21 @@ pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> Resourc
         fence: rows.fence,
         idle_since: rows.idle_since,
         free_since: (!rows.drained).then_some(now.wall),
-        calendar: Default::default(),
+        calendar: calendar(rows.bookings, rows.holds, rows.holds_paused, now),
     }
+}
+
+fn calendar(bookings: Vec<Booking>, holds: Vec<(Hold, Timestamp)>, holds_paused: bool, now: Now) -> Calendar {
+    let mut calendar = Calendar::default();
+    calendar.holds_paused = holds_paused;
+    for booking in bookings {
+        calendar.put_booking(Arc::new(booking));
+    }
+    for (hold, expires_at) in holds {
+        let deadline = now.run_at(expires_at, hold.ttl);
+        calendar.put_hold(HeldSlot { hold: Arc::new(hold), deadline });
+    }
+    calendar
 }
 
 fn held(lease: LeaseRecord, expires_at: Timestamp, rules: &Rules, now: Now) -> Held {

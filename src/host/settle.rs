@@ -347,6 +347,7 @@ fn is_reported(change: &Change) -> bool {
         | Change::Reserved(_)
         | Change::Unreserved { .. }
         | Change::Calendar(_)
+        | Change::NodeHoldsPaused(_)
         | Change::Violated { .. } => false,
     }
 }

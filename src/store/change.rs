@@ -1,8 +1,10 @@
 //! What each change writes.
 
+mod calendar;
+
 use rusqlite::Connection;
 
-use super::row::{lease, request, resource, waiter};
+use super::row::{lease, node, request, resource, waiter};
 use crate::admission::resource::Change;
 use crate::clock::Now;
 use crate::model::ResourceId;
@@ -45,7 +47,8 @@ pub(super) fn write(
         Change::Reserved(reservation) => waiter::reserve(connection, resource, reservation),
         Change::Unreserved { holder } => waiter::unreserve(connection, resource, holder),
         Change::Drained { drained, .. } => resource::drain(connection, resource, *drained),
-        Change::Calendar(_) => Ok(()),
+        Change::Calendar(change) => calendar::write(connection, change, resource, now),
+        Change::NodeHoldsPaused(why) => node::pause_holds(connection, why.as_deref()),
         // An attended waiter is its request's row, and what else is left of these is their event.
         Change::Joined { .. }
         | Change::Moved { .. }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::writer::Writer;
-use super::{CommitError, EventLog, Loaded, OpenError, StoredRequest, StoredResource};
+use super::{CommitError, EventLog, Invariants, Loaded, OpenError, StoredRequest, StoredResource};
 use crate::admission::resource::Change;
 use crate::clock::Now;
 use crate::limits::{STORE_GROUP_MAX, STORE_QUEUE_MAX};
@@ -99,11 +99,11 @@ impl StoreEnd {
 
 impl Store {
     /// Opens the database at `path`, or makes it, and reads what it holds. Blocks on the disk: for start-up only.
-    pub fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Loaded, StoreEnd), OpenError> {
-        let (writer, events, loaded) = Writer::open(path, now)?;
+    pub fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Invariants, Loaded, StoreEnd), OpenError> {
+        let (writer, events, invariants, loaded) = Writer::open(path, now)?;
         let (jobs, queue) = mpsc::channel(STORE_QUEUE_MAX);
         let task = tokio::spawn(write_until_closed(writer, queue));
-        Ok((Self { jobs }, events, loaded, StoreEnd::of(task)))
+        Ok((Self { jobs }, events, invariants, loaded, StoreEnd::of(task)))
     }
 
     /// Queues a batch. Its `done` is called exactly once, here when the queue is full, else by the writer, unless

@@ -1,4 +1,5 @@
-//! The two connections to the file: one that writes, and one that only reads the event log.
+//! The connections to the file: one that writes, one that only reads the event log, and one that only looks for what
+//! must not be.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
     }
 }
 
-/// The reading connection, which the writer closes before it opens the database anew: only when every handle is closed
+/// A reading connection, which the writer closes before it opens the database anew: only when every handle is closed
 /// does SQLite read its log from the disk instead of believing what it remembers of it.
 #[derive(Debug)]
 pub(super) struct Reader {

@@ -62,16 +62,16 @@ pub enum CommitError {
     Full,
 }
 
-/// Why the event log could not be read. Another try may go well.
+/// Why the database could not be read beside its writer. Another try may go well.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// SQLite refused.
-    #[error("the event log cannot be read")]
+    #[error("the database cannot be read")]
     Sqlite(#[from] rusqlite::Error),
     /// A row does not read back: its number, and what is wrong with it.
-    #[error("the event log holds a row that cannot be read: {0}")]
+    #[error("the database holds a row that cannot be read: {0}")]
     Row(String),
     /// The node is going down.
-    #[error("the event log is closed")]
+    #[error("the database is closed")]
     Stopped,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, Params, Row};
 
-use super::row::{Unreadable, lease, request, resource, waiter};
-use super::{Loaded, OpenError, Reopened, StoredResource};
+use super::row::{Unreadable, booking, hold, lease, node, request, resource, waiter};
+use super::{Loaded, OpenError, ReadError, Reopened, StoredResource, invariant};
 use crate::model::{RequestId, ResourceId};
 
 /// Reads everything but the incarnation, which the caller has just raised.
@@ -33,12 +33,28 @@ pub(super) fn everything(connection: &Connection, path: &Path, incarnation: u64)
         of(&mut resources, &resource)?.reserved.push(reserved);
         Ok(())
     })?;
+    table.each("booking", "SELECT * FROM booking ORDER BY starts_at, id", [], |row| {
+        let booking = booking::read(row)?;
+        of(&mut resources, &booking.resource_id)?.bookings.push(booking);
+        Ok(())
+    })?;
+    table.each("hold", "SELECT * FROM hold ORDER BY starts_at, id", [], |row| {
+        let (hold, expires_at) = hold::read(row)?;
+        of(&mut resources, &hold.resource_id)?.holds.push((hold, expires_at));
+        Ok(())
+    })?;
     let mut requests = Vec::new();
     table.each("request", "SELECT * FROM request ORDER BY ended_at NULLS LAST, id", [], |row| {
         requests.push(request::read(row)?);
         Ok(())
     })?;
-    Ok(Loaded { incarnation, resources: resources.into_values().collect(), requests })
+    let failed = |source| OpenError::Sqlite { path: path.into(), source };
+    let holds_paused = node::holds_paused(connection).map_err(failed)?;
+    let violations = invariant::violations(connection).map_err(|error| match error {
+        ReadError::Sqlite(source) => failed(source),
+        other => OpenError::Row { path: path.into(), table: "resource", why: other.to_string() },
+    })?;
+    Ok(Loaded { incarnation, resources: resources.into_values().collect(), requests, holds_paused, violations })
 }
 
 /// Foreign keys see to it that whatever is of a resource finds it.
@@ -75,6 +91,16 @@ pub(super) fn resource(
     })?;
     table.each("reservation", "SELECT * FROM reservation WHERE resource_id = ?1", [id.as_str()], |row| {
         found.reserved.push(waiter::read_reservation(row)?.1);
+        Ok(())
+    })?;
+    let select = "SELECT * FROM booking WHERE resource_id = ?1 ORDER BY starts_at, id";
+    table.each("booking", select, [id.as_str()], |row| {
+        found.bookings.push(booking::read(row)?);
+        Ok(())
+    })?;
+    let select = "SELECT * FROM hold WHERE resource_id = ?1 ORDER BY starts_at, id";
+    table.each("hold", select, [id.as_str()], |row| {
+        found.holds.push(hold::read(row)?);
         Ok(())
     })?;
     let mut stored = None;

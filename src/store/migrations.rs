@@ -2,10 +2,11 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("migrations/0001_leases.sql"),
     include_str!("migrations/0002_chosen_lease_ids.sql"),
     include_str!("migrations/0003_waiting_rooms_and_events.sql"),
+    include_str!("migrations/0004_bookings_and_holds.sql"),
 ];
 
 /// The schema version that this Berth writes; SQLite's `user_version`.

@@ -3,13 +3,14 @@
 //! Every change of a resource reaches the disk as a [`Batch`], together with the events that tell of it. The writer
 //! takes what is queued, puts it into one transaction (WAL, `synchronous=FULL`), and answers each batch once the
 //! transaction is durable. Nothing may be told before that answer. What a start reads is [`Loaded`]; what happened is
-//! read from the [`EventLog`], beside the writer.
+//! read from the [`EventLog`], and what must not be is looked for by [`Invariants`], both beside the writer.
 
 mod change;
 mod commit;
 mod connection;
 mod error;
 mod event_log;
+mod invariant;
 mod load;
 mod migrations;
 mod row;
@@ -19,5 +20,6 @@ mod writer;
 pub use commit::{Batch, Reopened, Store, StoreEnd};
 pub use error::{CommitError, OpenError, ReadError};
 pub use event_log::{EVENTS_READ_MAX, EventFilter, EventLog, EventRecord};
+pub use invariant::{Invariants, VIOLATIONS_MAX, Violation};
 pub use migrations::SCHEMA_VERSION;
 pub use stored::{Loaded, StoredOutcome, StoredRequest, StoredResource, StoredWaiter};

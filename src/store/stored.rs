@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::Violation;
 use crate::admission::Joined;
 use crate::admission::resource::{EndReason, Place};
 use crate::model::{
-    Fence, Fingerprint, IdempotencyKey, LeaseRecord, Mode, Note, Priority, Refusal, RequestId, Requester, ResourceId,
+    Booking, Fence, Fingerprint, Hold, IdempotencyKey, LeaseRecord, Mode, Note, Priority, Refusal, RequestId,
+    Requester, ResourceId,
 };
 
 /// Everything a node needs to know to go on where it was.
@@ -15,11 +17,15 @@ use crate::model::{
 pub struct Loaded {
     /// Grows with every start of the node: at least one more than the last, and not behind the Unix time in ms.
     pub incarnation: u64,
-    /// Resources that were ever leased, waited for, reserved or drained.
+    /// Resources that were ever leased, waited for, reserved, drained, booked or held, or whose holds were paused.
     pub resources: Vec<StoredResource>,
     /// Requests, in the order in which they or their leases ended; open ones, and those whose lease is active, come
     /// last.
     pub requests: Vec<StoredRequest>,
+    /// Why no new holds are made on the whole node: `admin`, or what the node has found; none when they are made.
+    pub holds_paused: Option<String>,
+    /// What must not be and is there nevertheless.
+    pub violations: Vec<Violation>,
 }
 
 /// One resource, as it stands on disk.
@@ -39,6 +45,12 @@ pub struct StoredResource {
     pub waiters: Vec<StoredWaiter>,
     /// For whom it is kept, whether alone, and how long; that counts anew.
     pub reserved: Vec<(Requester, Mode, Duration)>,
+    /// Its bookings that are remembered, in the order of their windows.
+    pub bookings: Vec<Booking>,
+    /// Its holds that are remembered, in the order of their windows, each with its deadline as wall time.
+    pub holds: Vec<(Hold, Timestamp)>,
+    /// True when an operator has stopped new holds on it.
+    pub holds_paused: bool,
 }
 
 impl StoredResource {
@@ -52,6 +64,9 @@ impl StoredResource {
             leases: Vec::new(),
             waiters: Vec::new(),
             reserved: Vec::new(),
+            bookings: Vec::new(),
+            holds: Vec::new(),
+            holds_paused: false,
         }
     }
 }

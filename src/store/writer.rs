@@ -18,7 +18,7 @@ use super::commit::{Job, Prune};
 use super::connection::{Reader, connect};
 use super::migrations::{SCHEMA_VERSION, migrate, version};
 use super::row::{event, request};
-use super::{Batch, CommitError, EventLog, Loaded, OpenError, change, load};
+use super::{Batch, CommitError, EventLog, Invariants, Loaded, OpenError, change, load};
 use crate::admission::history::event_of;
 use crate::clock::Now;
 use crate::model::{RequestId, ResourceId};
@@ -30,8 +30,9 @@ pub(super) struct Writer {
     last_group: i64,
     /// For each resource, the first activation whose batches are still taken.
     open_from: HashMap<ResourceId, u64>,
-    /// What the event log is read on; closed before the database is opened anew.
+    /// What the event log is read on, and what invariants are looked for on; closed before the database is opened anew.
     reader: Arc<Mutex<Reader>>,
+    checker: Arc<Mutex<Reader>>,
     /// The number of the newest event that is durable.
     newest: watch::Sender<u64>,
 }
@@ -54,7 +55,7 @@ enum Outcome {
 
 impl Writer {
     /// Opens, checkpoints and migrates the database, and counts the start.
-    pub(super) fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Loaded), OpenError> {
+    pub(super) fn open(path: &Path, now: Now) -> Result<(Self, EventLog, Invariants, Loaded), OpenError> {
         let failed = |source| OpenError::Sqlite { path: path.into(), source };
         let mut connection = connect(path)?;
         let found = version(&connection).map_err(failed)?;
@@ -71,13 +72,13 @@ impl Writer {
         let newest = event::begin(&connection, unix_ms).map_err(failed)?;
         let loaded = load::everything(&connection, path, incarnation)?;
         let reader = Arc::new(Mutex::new(Reader::open(path).map_err(failed)?));
+        let checker = Arc::new(Mutex::new(Reader::open(path).map_err(failed)?));
         let (newest, seen) = watch::channel(newest);
         let events = EventLog::new(reader.clone(), seen);
-        Ok((
-            Self { path: path.into(), connection, last_group, open_from: HashMap::new(), reader, newest },
-            events,
-            loaded,
-        ))
+        let invariants = Invariants::new(checker.clone());
+        let writer =
+            Self { path: path.into(), connection, last_group, open_from: HashMap::new(), reader, checker, newest };
+        Ok((writer, events, invariants, loaded))
     }
 
     /// Carries out a group of jobs and answers them. An error means that the outcome of a commit stays unknown:
@@ -222,8 +223,9 @@ impl Writer {
     fn found_after_reopening(&mut self, group: i64) -> Result<bool, OpenError> {
         // Every handle must be closed before the log is read anew, and none may be opened meanwhile. A reading that is
         // under way is waited for.
-        let mut reader = self.reader.blocking_lock();
+        let (mut reader, mut checker) = (self.reader.blocking_lock(), self.checker.blocking_lock());
         reader.close();
+        checker.close();
         let placeholder = Connection::open_in_memory().map_err(|source| self.unusable(source))?;
         drop(std::mem::replace(&mut self.connection, placeholder));
         self.connection = connect(&self.path)?;

@@ -137,6 +137,8 @@ pub enum Change {
     },
     /// Something has changed in its calendar.
     Calendar(CalendarChange),
+    /// No new holds are made on the whole node, and why; or they are made again.
+    NodeHoldsPaused(Option<String>),
     /// The database refused something that the rules had let through.
     Violated {
         /// What it said.
@@ -326,6 +328,7 @@ pub fn apply(state: &mut ResourceState, change: Change) {
         | Change::Queued { .. }
         | Change::Rejected { .. }
         | Change::Declined { .. }
+        | Change::NodeHoldsPaused(_)
         | Change::Violated { .. } => {}
     }
 }

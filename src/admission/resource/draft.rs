@@ -107,6 +107,7 @@ impl<'a> Draft<'a> {
             | Change::Seen { .. }
             | Change::Rejected { .. }
             | Change::Declined { .. }
+            | Change::NodeHoldsPaused(_)
             | Change::Violated { .. } => {}
         }
         self.changes.push(change);

@@ -102,7 +102,16 @@ fn the_waiting_room_the_events_and_the_limits_are_read() {
         return_grace: Duration::ZERO,
     };
     let events = EventRules { retention: seconds(3_650 * 86_400), count_max: 100_000_000 };
-    assert_eq!(written, Rules { lease, waiting, events, limits: LimitRules { waiters_max: 7 } });
+    assert_eq!(
+        written,
+        Rules {
+            lease,
+            waiting,
+            events,
+            limits: LimitRules { waiters_max: 7, ..LimitRules::default() },
+            ..Rules::default()
+        }
+    );
 
     let effective = load_with(&text, &env).unwrap();
     let over = &effective.lab.rules;

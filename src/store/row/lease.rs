@@ -11,7 +11,7 @@ use crate::model::{Fence, LeaseRecord};
 
 /// What [`read`] reads.
 pub(in crate::store) const COLUMNS: &str = "id, request_id, resource_id, mode, holder, granted_at, renewed_at, ttl_ms, \
-     fence, note, idempotency_key, fingerprint, id_chosen_by_requester, expires_at";
+     fence, note, idempotency_key, fingerprint, id_chosen_by_requester, asked_ttl_ms, expires_at";
 
 /// Reads a row of [`COLUMNS`]: the lease and its deadline as wall time.
 pub(in crate::store) fn read(row: &Row<'_>) -> Result<(LeaseRecord, Timestamp), Unreadable> {
@@ -31,7 +31,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> Result<(LeaseRecord, Timestamp), 
             id_chosen_by_requester: column(row, "id_chosen_by_requester")?,
             idempotency_key: parsed_option(row, "idempotency_key")?,
             fingerprint: parsed(row, "fingerprint")?,
-            asked_ttl: None,
+            asked_ttl: column::<Option<u64>>(row, "asked_ttl_ms")?.map(Duration::from_millis),
         };
         Ok((lease, instant(row, "expires_at")?))
     };
@@ -48,8 +48,8 @@ pub(in crate::store) fn insert(
     connection
         .prepare_cached(
             "INSERT INTO lease (id, request_id, resource_id, mode, holder, granted_at, renewed_at, ttl_ms, fence, note, \
-             idempotency_key, fingerprint, id_chosen_by_requester, expires_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             idempotency_key, fingerprint, id_chosen_by_requester, expires_at, asked_ttl_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
             lease.id.as_str(),
@@ -66,6 +66,7 @@ pub(in crate::store) fn insert(
             lease.fingerprint.to_string(),
             lease.id_chosen_by_requester,
             expires_at.as_microsecond(),
+            lease.asked_ttl.map(whole_ms),
         ])?;
     connection
         .prepare_cached("UPDATE resource SET fence = ?2, idle_since = NULL WHERE id = ?1")?
@@ -73,20 +74,24 @@ pub(in crate::store) fn insert(
     Ok(())
 }
 
-/// Writes a renewed lease's width and deadline.
+/// Writes a renewed lease's widths and deadline.
 pub(in crate::store) fn update(
     connection: &Connection,
     lease: &LeaseRecord,
     expires_at: Timestamp,
 ) -> rusqlite::Result<()> {
     let changed = connection
-        .prepare_cached("UPDATE lease SET renewed_at = ?2, ttl_ms = ?3, expires_at = ?4 WHERE id = ?1 AND fence = ?5")?
+        .prepare_cached(
+            "UPDATE lease SET renewed_at = ?2, ttl_ms = ?3, expires_at = ?4, asked_ttl_ms = ?6 \
+             WHERE id = ?1 AND fence = ?5",
+        )?
         .execute(params![
             lease.id.as_str(),
             lease.renewed_at.as_microsecond(),
             whole_ms(lease.ttl),
             expires_at.as_microsecond(),
             lease.fence.0,
+            lease.asked_ttl.map(whole_ms),
         ])?;
     exactly_one(changed)
 }

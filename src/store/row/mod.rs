@@ -1,7 +1,10 @@
 //! Things as rows: one file for each table, with the statements that write it and the code that reads it back.
 
+pub(super) mod booking;
 pub(super) mod event;
+pub(super) mod hold;
 pub(super) mod lease;
+pub(super) mod node;
 pub(super) mod request;
 pub(super) mod resource;
 pub(super) mod waiter;
@@ -10,7 +13,7 @@ use jiff::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::FromSql;
 
-use crate::model::Mode;
+use crate::model::{Mode, Window};
 
 /// A row that does not read back, in words.
 pub(super) type Unreadable = String;
@@ -20,11 +23,11 @@ fn exactly_one(changed: usize) -> rusqlite::Result<()> {
     if changed == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(changed)) }
 }
 
-fn column<T: FromSql>(row: &Row<'_>, name: &str) -> Result<T, Unreadable> {
+pub(super) fn column<T: FromSql>(row: &Row<'_>, name: &str) -> Result<T, Unreadable> {
     row.get(name).map_err(|error| format!("{name}: {error}"))
 }
 
-fn parsed<T: TryFrom<String>>(row: &Row<'_>, name: &str) -> Result<T, Unreadable>
+pub(super) fn parsed<T: TryFrom<String>>(row: &Row<'_>, name: &str) -> Result<T, Unreadable>
 where
     T::Error: std::fmt::Display,
 {
@@ -51,6 +54,12 @@ fn instant_option(row: &Row<'_>, name: &str) -> Result<Option<Timestamp>, Unread
 
 fn instant_of(microseconds: i64, name: &str) -> Result<Timestamp, Unreadable> {
     Timestamp::from_microsecond(microseconds).map_err(|error| format!("{name}: {error}"))
+}
+
+/// The window between `starts_at` and `ends_at`.
+fn window(row: &Row<'_>) -> Result<Window, Unreadable> {
+    Window::try_from((column(row, "starts_at")?, column(row, "ends_at")?))
+        .map_err(|error| format!("starts_at, ends_at: {error}"))
 }
 
 fn mode(row: &Row<'_>) -> Result<Mode, Unreadable> {

@@ -1,4 +1,4 @@
-//! What is stored of a resource beside its leases and waiters.
+//! What is stored of a resource beside its leases, waiters and windows.
 
 use rusqlite::{Connection, Row, params};
 
@@ -7,14 +7,15 @@ use crate::model::{Fence, ResourceId};
 use crate::store::StoredResource;
 
 /// What [`read`] reads.
-pub(in crate::store) const COLUMNS: &str = "id, fence, idle_since, drained";
+pub(in crate::store) const COLUMNS: &str = "id, fence, idle_since, drained, holds_paused";
 
-/// Reads a row of [`COLUMNS`], as a resource without leases and waiters.
+/// Reads a row of [`COLUMNS`], as a resource without leases, waiters and windows.
 pub(in crate::store) fn read(row: &Row<'_>) -> Result<StoredResource, Unreadable> {
     Ok(StoredResource {
         fence: Fence(column(row, "fence")?),
         idle_since: instant_option(row, "idle_since")?,
         drained: column(row, "drained")?,
+        holds_paused: column(row, "holds_paused")?,
         ..StoredResource::empty(parsed(row, "id")?)
     })
 }
@@ -40,5 +41,20 @@ pub(in crate::store) fn drain(
              ON CONFLICT (id) DO UPDATE SET drained = excluded.drained",
         )?
         .execute(params![resource.map(ResourceId::as_str), drained])?;
+    Ok(())
+}
+
+/// Stops new holds on a resource, or makes them again.
+pub(in crate::store) fn pause_holds(
+    connection: &Connection,
+    resource: Option<&ResourceId>,
+    paused: bool,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO resource (id, fence, holds_paused) VALUES (?1, 0, ?2) \
+             ON CONFLICT (id) DO UPDATE SET holds_paused = excluded.holds_paused",
+        )?
+        .execute(params![resource.map(ResourceId::as_str), paused])?;
     Ok(())
 }

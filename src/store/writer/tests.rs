@@ -52,7 +52,7 @@ fn granted(lease: LeaseRecord) -> Change {
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (writer, events, _) = Writer::open(&folder.path().join("berth.db"), now()).unwrap();
+        let (writer, events, _, _) = Writer::open(&folder.path().join("berth.db"), now()).unwrap();
         Self { folder, writer, events, answers: Arc::default() }
     }
 
@@ -89,7 +89,7 @@ impl Desk {
     /// What the next start finds.
     fn found(self) -> Vec<String> {
         drop((self.writer, self.events));
-        let (_, _, loaded) = Writer::open(&self.folder.path().join("berth.db"), now()).unwrap();
+        let (_, _, _, loaded) = Writer::open(&self.folder.path().join("berth.db"), now()).unwrap();
         let leases = loaded.resources.iter().flat_map(|resource| &resource.leases);
         leases.map(|(lease, _)| lease.id.to_string()).collect()
     }

@@ -7,7 +7,7 @@ use berth::admission::resource::{
     Around, Change, Command, Decision, Departure, Held, Otherwise, Reply, Reservation, ResourceState, Rivals, apply,
     decide,
 };
-use berth::admission::{Attendance, Joined, Rank, Speaker, Waiter, WaitingRules};
+use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
 use berth::model::{Authority, Caller, Fence, LeaseRecord, LeftOut, Mode, Priority, ResourceSpec, WaitPolicy};
 use jiff::Timestamp;
@@ -28,6 +28,7 @@ pub enum Crash {
 pub struct Device {
     pub spec: ResourceSpec,
     pub rules: WaitingRules,
+    pub calendar: CalendarRules,
     pub max_total: Option<Duration>,
     pub rivals: Rivals,
     pub state: ResourceState,
@@ -46,6 +47,7 @@ impl Device {
                 bookings: Default::default(),
             },
             rules: WaitingRules::default(),
+            calendar: CalendarRules::default(),
             max_total: None,
             rivals: Rivals::default(),
             state: ResourceState::default(),
@@ -55,7 +57,7 @@ impl Device {
 
     pub fn around(&self, now: Now) -> Around<'_> {
         let (spec, rules, max_total, rivals) = (&self.spec, &self.rules, self.max_total, self.rivals);
-        Around { spec, rules, max_total, rivals, now }
+        Around { spec, rules, max_total, calendar: &self.calendar, holds_paused: false, rivals, now }
     }
 
     pub fn decide(&self, command: Command, now: Now) -> Decision {

@@ -138,6 +138,7 @@ impl Model {
                 Told::Done
             }
             Command::Wake | Command::Rewrite => Told::Done,
+            Command::Calendar(_) => unreachable!("nobody books here"),
         };
         let first = self.hand_over(around, least_grace);
         if let Told::Released(_, admitted) = &mut told {

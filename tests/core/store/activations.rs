@@ -70,7 +70,7 @@ async fn a_resource_is_read_back_with_those_who_wait_and_what_is_kept_for_them()
     let changes = vec![
         Change::Joined { waiter: waits.clone(), position: 1 },
         Change::Reserved(reservation),
-        Change::Drained { drained: true, from: DeviceState::Available, to: DeviceState::Drained },
+        Change::Drained { drained: true, from: DeviceState::Available, to: DeviceState::Drained, at: sample::wall(0) },
     ];
     open.commit_at(0, Some("board"), changes).await.unwrap();
     let rows = within_bound(open.queue_close("board", 1)).await.unwrap().unwrap();

@@ -112,7 +112,7 @@ fn told_after(library: &Path, failing: u64) -> String {
 fn start_finds(file: &Path) -> (Vec<String>, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (_store, events, loaded, _end) = berth::store::Store::open(file, sample::at(0)).unwrap();
+        let (_store, events, _, loaded, _end) = berth::store::Store::open(file, sample::at(0)).unwrap();
         let told = events.read(0, EVENTS_READ_MAX, &EventFilter::default()).await.unwrap();
         let told = told.iter().map(|event| event.payload["leaseId"].as_str().unwrap().to_owned()).collect();
         (leases(&loaded).into_iter().map(str::to_owned).collect(), told)

@@ -1,6 +1,7 @@
 //! The store, with a real SQLite in a folder of its own for each test.
 
 mod activations;
+mod calendar;
 mod constraints;
 mod disk;
 mod events;
@@ -19,7 +20,7 @@ use berth::admission::resource::{Change, EndReason};
 use berth::admission::{Attendance, Joined, Rank, Waiter};
 use berth::clock::Now;
 use berth::model::{Event, Fence, LeaseRecord};
-use berth::store::{Batch, CommitError, EventLog, Loaded, OpenError, Store, StoreEnd, StoredResource};
+use berth::store::{Batch, CommitError, EventLog, Invariants, Loaded, OpenError, Store, StoreEnd, StoredResource};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -37,6 +38,7 @@ struct Database {
 struct Open {
     store: Store,
     events: EventLog,
+    invariants: Invariants,
     loaded: Loaded,
     failed: StoreEnd,
 }
@@ -57,8 +59,8 @@ impl Database {
     }
 
     fn open_at(&self, now: Now) -> Result<Open, OpenError> {
-        let (store, events, loaded, failed) = Store::open(&self.path(), now)?;
-        Ok(Open { store, events, loaded, failed })
+        let (store, events, invariants, loaded, failed) = Store::open(&self.path(), now)?;
+        Ok(Open { store, events, invariants, loaded, failed })
     }
 
     /// Ends a store and opens its file again.
@@ -187,6 +189,9 @@ fn bare(id: &str) -> StoredResource {
         leases: vec![],
         waiters: vec![],
         reserved: vec![],
+        bookings: vec![],
+        holds: vec![],
+        holds_paused: false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth::admission::resource::{
     Around, Change, Command, Decision, EndReason, Otherwise, Place, Rejection, ResourceState, Rivals, apply, decide,
 };
-use berth::admission::{Attendance, Joined, Rank, Speaker, Waiter, WaitingRules};
+use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
 use berth::model::{
     Authority, Caller, LeaseId, LeftOut, Mode, Priority, RequestId, Requester, ResourceSpec, WaitPolicy,
@@ -106,7 +106,15 @@ impl Memory {
             max_shared: NonZeroU32::new(3).unwrap(),
             bookings: Default::default(),
         };
-        let around = Around { spec: &spec, rules: &rules(), max_total: None, rivals: Rivals::default(), now };
+        let around = Around {
+            spec: &spec,
+            rules: &rules(),
+            max_total: None,
+            calendar: &CalendarRules::default(),
+            holds_paused: false,
+            rivals: Rivals::default(),
+            now,
+        };
         let Decision { changes, .. } = decide(state, &around, command(number, what, resource, state, now));
         for change in &changes {
             self.note(resource, change, now);

@@ -166,7 +166,8 @@ async fn a_reservation_is_found_with_its_whole_width_until_it_is_given_up() {
 #[tokio::test]
 async fn a_drain_outlives_the_node_and_the_leases_of_the_resource_and_so_does_its_end() {
     let database = Database::new();
-    let drain = |drained| Change::Drained { drained, from: DeviceState::Leased, to: DeviceState::Drained };
+    let drain =
+        |drained| Change::Drained { drained, from: DeviceState::Leased, to: DeviceState::Drained, at: sample::wall(0) };
     let open = database.open();
     open.commit(vec![granted(&sample::lease("mine", "bench", 4))]).await.unwrap();
     let (open, resources) = found(&database, open, vec![drain(true)]).await;
@@ -184,7 +185,7 @@ async fn a_batch_of_the_desk_itself_cannot_change_a_resource() {
     let changes = [
         joined(&wordy(1, "ops")),
         Change::Reserved(reservation("ops", 1)),
-        Change::Drained { drained: true, from: DeviceState::Available, to: DeviceState::Drained },
+        Change::Drained { drained: true, from: DeviceState::Available, to: DeviceState::Drained, at: sample::wall(0) },
     ];
     for change in changes {
         let stopped = open.commit_at(0, None, vec![change]).await;
