@@ -24,7 +24,7 @@ const EMBEDDED: &str = include_str!("../../config/lab.toml");
 /// Far above what 100 000 resources take; a larger file is no lab file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(super) const TOP: &[&str] =
-    &["lab", "gateway", "pki", "api", "lease", "waiting_room", "events", "limits", "worker"];
+    &["lab", "gateway", "pki", "api", "lease", "waiting_room", "bookings", "holds", "events", "limits", "worker"];
 /// The sections that variables reach, and their keys.
 pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("lab", &["name", "state_dir"]),
@@ -33,8 +33,10 @@ pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("api", &["insecure"]),
     ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention"]),
     ("waiting_room", &["waiter_ttl", "admission_grace", "priority_aging", "return_grace"]),
+    ("bookings", &["mode", "auto_acquire", "max_duration", "horizon", "no_show_after"]),
+    ("holds", &["enabled", "default_ttl", "max_ttl", "check_interval"]),
     ("events", &["retention", "max_count"]),
-    ("limits", &["waiters"]),
+    ("limits", &["waiters", "bookings", "bookings_per_principal", "holds_per_principal"]),
 ];
 
 /// The variables of this process, for [`Effective::load`]. Bytes that are not UTF-8 are replaced, so that a variable

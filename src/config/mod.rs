@@ -6,6 +6,7 @@
 //! `LEASE_WAITER_TTL_SECONDS`, in whole seconds, sets `waiting_room.waiter_ttl` whatever else does. [`Effective`] also
 //! keeps where each value came from, for `berth config check`.
 
+mod calendar;
 mod check;
 mod error;
 mod given;

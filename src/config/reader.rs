@@ -11,8 +11,8 @@ use super::given::{Given, Raw};
 use super::load::{PLAIN, TOP};
 use super::section::{Document, Section, Variables};
 use super::{ConfigError, GatewayConfig, Lab, Origin, PkiPaths, Value};
-use super::{rules, worker};
-use crate::admission::Rules;
+use super::{calendar, rules, worker};
+use crate::admission::{CalendarRules, Rules};
 use crate::model::LabName;
 use crate::model::span::{self, Bounds};
 
@@ -77,15 +77,16 @@ impl<'d> Reader<'d> {
         let (name, state_dir) = self.lab_section(section("lab"))?;
         let insecure = self.insecure(section("api"))?;
         let pki = self.pki(section("pki"))?;
-        let rules = Rules {
-            calendar: Default::default(),
-            lease: rules::lease(self, section("lease"))?,
-            waiting: rules::waiting_room(self, section("waiting_room"))?,
-            events: rules::events(self, section("events"))?,
-            limits: rules::limits(self, section("limits"))?,
-        };
+        let lease = rules::lease(self, section("lease"))?;
+        let waiting = rules::waiting_room(self, section("waiting_room"))?;
+        let mut calendar = CalendarRules::default();
+        let bookings = calendar::bookings(self, section("bookings"), &mut calendar)?;
+        calendar::holds(self, section("holds"), &mut calendar)?;
+        let events = rules::events(self, section("events"))?;
+        let limits = rules::limits(self, section("limits"), &mut calendar)?;
+        let rules = Rules { lease, waiting, calendar, events, limits };
         let gateway = sections.remove("gateway").map(|gateway| self.gateway(gateway, insecure)).transpose()?;
-        let workers = worker::read(self, top, gateway.as_ref(), insecure)?;
+        let workers = worker::read(self, top, gateway.as_ref(), insecure, bookings)?;
         Ok(Lab { name, state_dir, gateway, pki, insecure, rules, workers })
     }
 

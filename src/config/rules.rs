@@ -7,7 +7,7 @@ use super::given::{Given, Raw};
 use super::reader::{GRACE, Reader};
 use super::section::Section;
 use super::{ConfigError, Origin};
-use crate::admission::{EventRules, LeaseRules, LimitRules, WaitingRules};
+use crate::admission::{CalendarRules, EventRules, LeaseRules, LimitRules, WaitingRules};
 use crate::limits;
 use crate::model::span::{self, Bounds};
 
@@ -21,8 +21,10 @@ const WAITER_TTL: Bounds = Bounds { least: Duration::from_secs(1), most: days(30
 const PRIORITY_AGING: Bounds = Bounds { least: Duration::from_secs(1), most: days(365) };
 const EVENT_RETENTION: Bounds = Bounds { least: Duration::from_secs(1), most: days(3_650) };
 const EVENT_COUNT: RangeInclusive<u32> = 1..=100_000_000;
+/// Each stops everybody else, so there are few.
+const HOLDS_PER_PRINCIPAL: usize = 10_000;
 
-const fn days(count: u64) -> Duration {
+pub(super) const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 24 * 3600)
 }
 
@@ -31,16 +33,7 @@ pub(super) fn lease<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> Re
     let default = LeaseRules::default();
     let (default_ttl, default_at) = reader.duration(&mut section, "default_ttl", default.default_ttl, TTL)?;
     let (max_ttl, max_at) = reader.duration(&mut section, "max_ttl", default.max_ttl, TTL)?;
-    if default_ttl > max_ttl {
-        // The one that somebody set is the one to look at.
-        let (at, key) = match default_at {
-            Origin::Default => (max_at, "lease.max_ttl"),
-            at => (at, "lease.default_ttl"),
-        };
-        let (short, long) = (span::written(max_ttl), span::written(default_ttl));
-        let why = format!("lease.default_ttl ({long}) is longer than lease.max_ttl ({short}); change one of them");
-        return Err(ConfigError::Value { at, key: key.to_owned(), why });
-    }
+    in_order("lease", (default_ttl, default_at), (max_ttl, max_at))?;
     let max_total = optional(reader, &mut section, "max_total", TTL)?;
     if let Some((max_total, at)) = max_total.as_ref().filter(|(max_total, _)| *max_total < default_ttl) {
         let (short, long) = (span::written(*max_total), span::written(default_ttl));
@@ -77,12 +70,21 @@ pub(super) fn events<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> R
     Ok(EventRules { retention, count_max })
 }
 
-/// `[limits]`.
-pub(super) fn limits<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> Result<LimitRules, ConfigError> {
+/// `[limits]`; what bounds the calendar of one resource goes into `calendar`.
+pub(super) fn limits<'d>(
+    reader: &mut Reader<'d>,
+    mut section: Section<'d>,
+    calendar: &mut CalendarRules,
+) -> Result<LimitRules, ConfigError> {
     let default = LimitRules::default();
-    let waiters = 1..=limits::WAITERS_MAX as u32;
-    let waiters_max = count(reader, &mut section, "waiters", default.waiters_max as u64, waiters)? as usize;
-    Ok(LimitRules { waiters_max, ..LimitRules::default() })
+    let mut most = |key, default: usize, most: usize| {
+        count(reader, &mut section, key, default as u64, 1..=most as u32).map(|number| number as usize)
+    };
+    let waiters_max = most("waiters", default.waiters_max, limits::WAITERS_MAX)?;
+    calendar.bookings_max = most("bookings", calendar.bookings_max, limits::BOOKINGS_MAX)?;
+    let bookings_per_principal = most("bookings_per_principal", default.bookings_per_principal, limits::BOOKINGS_MAX)?;
+    let holds_per_principal = most("holds_per_principal", default.holds_per_principal, HOLDS_PER_PRINCIPAL)?;
+    Ok(LimitRules { waiters_max, bookings_per_principal, holds_per_principal })
 }
 
 /// `waiting_room.waiter_ttl`, whose second variable takes the place of the file and of the first one.
@@ -102,8 +104,27 @@ fn waiter_ttl<'d>(
     Ok(length)
 }
 
+/// Refuses a `default_ttl` of a section that is longer than its `max_ttl`.
+pub(super) fn in_order(
+    section: &str,
+    (default_ttl, default_at): (Duration, Origin),
+    (max_ttl, max_at): (Duration, Origin),
+) -> Result<(), ConfigError> {
+    if default_ttl <= max_ttl {
+        return Ok(());
+    }
+    // The one that somebody set is the one to look at.
+    let (at, key) = match default_at {
+        Origin::Default => (max_at, format!("{section}.max_ttl")),
+        at => (at, format!("{section}.default_ttl")),
+    };
+    let (short, long) = (span::written(max_ttl), span::written(default_ttl));
+    let why = format!("{section}.default_ttl ({long}) is longer than {section}.max_ttl ({short}); change one of them");
+    Err(ConfigError::Value { at, key, why })
+}
+
 /// A duration that nothing stands for when nobody sets it; there is no value to take note of then.
-fn optional<'d>(
+pub(super) fn optional<'d>(
     reader: &mut Reader<'d>,
     section: &mut Section<'d>,
     key: &str,

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use super::*;
 
+mod calendar;
 mod rules;
 
 const WORKER: &str = "[[worker]]\nname = \"rack-1\"\n";
@@ -86,8 +87,9 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         (lab("[worker]\nname = \"a\""), &["lab.toml:3: worker: must be a list of tables; write [[worker]]"]),
         (lab("[leese]\n"), &["lab.toml:3: unknown key leese; did you mean lease?"]),
         (
-            lab("[bookings]\n"),
-            &["bookings; the file takes lab, gateway, pki, api, lease, waiting_room, events, limits, worker"],
+            lab("[drivers]\n"),
+            &["drivers; the file takes lab, gateway, pki, api, lease, waiting_room, bookings, holds, events, limits, \
+                 worker"],
         ),
         (lease("max_tll = \"4h\""), &["lab.toml:4: unknown key lease.max_tll; did you mean lease.max_ttl?"]),
         (lease("colour = 1"), &["unknown key lease.colour; lease takes default_ttl, max_ttl"]),
@@ -277,13 +279,24 @@ fn config_check_shows_every_value_and_where_it_came_from() {
         ("waiting_room.waiter_ttl", "\"5m\""),
         ("waiting_room.admission_grace", "\"0s\""),
         ("waiting_room.return_grace", "\"5s\""),
+        ("bookings.mode", "\"advisory\""),
+        ("bookings.auto_acquire", "false"),
+        ("bookings.max_duration", "\"30d\""),
+        ("bookings.horizon", "\"365d\""),
+        ("holds.enabled", "true"),
+        ("holds.default_ttl", "\"10m\""),
+        ("holds.max_ttl", "\"30m\""),
+        ("holds.check_interval", "\"30s\""),
         ("events.retention", "\"7d\""),
         ("events.max_count", "1000000"),
         ("limits.waiters", "200000"),
+        ("limits.bookings", "100000"),
+        ("limits.bookings_per_principal", "100"),
+        ("limits.holds_per_principal", "8"),
     ] {
         assert!(line(&format!("{start} = {value} ")).ends_with("  # default"), "{text}");
     }
-    for unset in ["lease.max_total", "waiting_room.priority_aging"] {
+    for unset in ["lease.max_total", "waiting_room.priority_aging", "bookings.no_show_after"] {
         assert!(!text.contains(unset), "nobody set {unset}:\n{text}");
     }
     assert!(line("worker.rack-2.resource.imx8-{n}.count = 3 ").contains("  # embedded lab file:"));

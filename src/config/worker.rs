@@ -6,24 +6,27 @@ use std::num::NonZeroU32;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::calendar;
 use super::given::{Given, Raw};
 use super::reader::{Reader, api_address, inner_table};
 use super::section::{Section, join};
 use super::{ConfigError, GatewayConfig, Origin, WorkerConfig};
 use crate::limits;
-use crate::model::{LabelKey, LabelValue, Labels, NodeName, ResourceId, ResourceSpec};
+use crate::model::{BookingPolicy, LabelKey, LabelValue, Labels, NodeName, ResourceId, ResourceSpec};
 
 const WORKER: &[&str] = &["name", "api", "resource"];
-const RESOURCE: &[&str] = &["id", "count", "labels", "max_shared"];
+const RESOURCE: &[&str] = &["id", "count", "labels", "max_shared", "bookings"];
 const LABELS_MAX: usize = 64;
 const PLACE: &str = "{n}";
 
-/// The workers of the file; none of them bears the gateway's name or another's.
+/// The workers of the file; none of them bears the gateway's name or another's. `bookings` is what their resources'
+/// bookings mean where a resource says nothing.
 pub(super) fn read<'d>(
     reader: &mut Reader<'d>,
     mut top: Section<'d>,
     gateway: Option<&GatewayConfig>,
     insecure: bool,
+    bookings: BookingPolicy,
 ) -> Result<Vec<WorkerConfig>, ConfigError> {
     let missing = "is missing; a lab has at least one worker: write [[worker]] with a name";
     let given = top.take("worker").ok_or_else(|| top.refuse("worker", missing.to_owned()))?;
@@ -61,14 +64,18 @@ pub(super) fn read<'d>(
         };
         let resources = match section.take("resource") {
             None => Vec::new(),
-            Some(given) => resources(reader, &given)?,
+            Some(given) => resources(reader, &given, bookings)?,
         };
         workers.push(WorkerConfig { name: parsed, api, resources });
     }
     Ok(workers)
 }
 
-fn resources<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Vec<ResourceSpec>, ConfigError> {
+fn resources<'d>(
+    reader: &mut Reader<'d>,
+    given: &Given<'d>,
+    common: BookingPolicy,
+) -> Result<Vec<ResourceSpec>, ConfigError> {
     let mut specs: Vec<ResourceSpec> = Vec::new();
     let mut seen: HashMap<ResourceId, Origin> = HashMap::new();
     for (index, (at, table)) in tables(given, "[[worker.resource]]")?.into_iter().enumerate() {
@@ -95,11 +102,15 @@ fn resources<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Vec<Resou
                 NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN)
             }
         };
+        let bookings = match section.take("bookings") {
+            None => common,
+            Some(given) => calendar::of_resource(reader, &given, common)?,
+        };
         for name in ids {
             if let Some(other) = seen.insert(name.clone(), id.origin.clone()) {
                 return Err(id.refuse(format!("{name} is also a resource at {other}; give it another id")));
             }
-            specs.push(ResourceSpec { id: name, labels: labels.clone(), max_shared, bookings: Default::default() });
+            specs.push(ResourceSpec { id: name, labels: labels.clone(), max_shared, bookings });
         }
     }
     Ok(specs)

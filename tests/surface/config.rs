@@ -75,6 +75,36 @@ fn a_wrong_lab_file_is_refused_with_its_line_its_key_and_the_fix() {
             &["events.max_count: must be a whole number from 1 to 100000000, not 0"],
         ),
         (
+            section("bookings", "mode = \"strict\""),
+            "strict",
+            &["bookings.mode: must be \"advisory\" or \"enforced\", not \"strict\""],
+        ),
+        (
+            section("bookings", "max_duration = \"367d\""),
+            "max_duration",
+            &["bookings.max_duration: \"367d\" is out of bounds; at least 1m, at most 366d"],
+        ),
+        (
+            section("holds", "max_ttl = \"5m\""),
+            "max_ttl",
+            &["holds.default_ttl (10m) is longer than holds.max_ttl (5m); change one of them"],
+        ),
+        (
+            section("holds", "check_intervall = \"5m\""),
+            "check_intervall",
+            &["unknown key holds.check_intervall; did you mean holds.check_interval?"],
+        ),
+        (
+            section("limits", "holds_per_principal = 0"),
+            "holds_per",
+            &["limits.holds_per_principal: must be a whole number from 1 to 10000, not 0"],
+        ),
+        (
+            with("max_shared = 2", "bookings = { mode = \"off\" }"),
+            "off",
+            &["worker.rack-2.resource.bench.bookings.mode: must be \"advisory\" or \"enforced\", not \"off\""],
+        ),
+        (
             section("limits", "waiters = 200001"),
             "waiters",
             &["limits.waiters: must be a whole number from 1 to 200000, not 200001"],
@@ -228,6 +258,7 @@ fn config_check_shows_every_value_and_where_it_comes_from() {
     lab.set("BERTH_WAITING_ROOM__ADMISSION_GRACE", "30s");
     lab.set("BERTH_WAITING_ROOM__WAITER_TTL", "3m");
     lab.set("LEASE_WAITER_TTL_SECONDS", "90");
+    lab.set("BERTH_BOOKINGS__MODE", "enforced");
     let file = lab.file();
     let check = ["config", "check", "--config", file.to_str().unwrap()];
     let text = lab.berth(&check).ok();
@@ -241,6 +272,8 @@ fn config_check_shows_every_value_and_where_it_comes_from() {
     assert_eq!(origin("lease.default_ttl", "\"15m\""), "default");
     assert_eq!(origin("waiting_room.admission_grace", "\"30s\""), "BERTH_WAITING_ROOM__ADMISSION_GRACE");
     assert_eq!(origin("waiting_room.waiter_ttl", "\"1m30s\""), "LEASE_WAITER_TTL_SECONDS");
+    assert_eq!(origin("bookings.mode", "\"enforced\""), "BERTH_BOOKINGS__MODE");
+    assert_eq!(origin("holds.check_interval", "\"30s\""), "default");
     assert_eq!(origin("events.retention", "\"7d\""), "default");
     assert_eq!(origin("limits.waiters", "200000"), "default");
     assert_eq!(origin("lab.name", "\"test\""), format!("{}:3", file.display()));

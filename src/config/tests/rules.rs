@@ -1,7 +1,7 @@
 //! `[lease]`, `[waiting_room]`, `[events]` and `[limits]`.
 
 use super::*;
-use crate::admission::{EventRules, LeaseRules, LimitRules, WaitingRules};
+use crate::admission::{CalendarRules, EventRules, LeaseRules, LimitRules, WaitingRules};
 
 #[test]
 fn a_refused_rule_names_the_line_the_key_and_the_fix() {
@@ -102,16 +102,8 @@ fn the_waiting_room_the_events_and_the_limits_are_read() {
         return_grace: Duration::ZERO,
     };
     let events = EventRules { retention: seconds(3_650 * 86_400), count_max: 100_000_000 };
-    assert_eq!(
-        written,
-        Rules {
-            lease,
-            waiting,
-            events,
-            limits: LimitRules { waiters_max: 7, ..LimitRules::default() },
-            ..Rules::default()
-        }
-    );
+    let limits = LimitRules { waiters_max: 7, ..LimitRules::default() };
+    assert_eq!(written, Rules { lease, waiting, calendar: CalendarRules::default(), events, limits });
 
     let effective = load_with(&text, &env).unwrap();
     let over = &effective.lab.rules;
