@@ -45,6 +45,12 @@ impl Now {
         moved.unwrap_or(Timestamp::MAX)
     }
 
+    /// The run-time instant at which the wall clock will show `at`, if nobody sets it meanwhile; now for one that has
+    /// passed.
+    pub fn run_of(&self, at: Timestamp) -> RunTime {
+        self.run + Duration::try_from(at.duration_since(self.wall)).unwrap_or(Duration::ZERO)
+    }
+
     /// The run-time instant of the wall time `at` of a thing of width `width`. What a disk says is trusted only
     /// within 0 to `width` from now, because the wall clock may have been set in between (SPEC §1).
     pub fn run_at(&self, at: Timestamp, width: Duration) -> RunTime {

@@ -28,6 +28,8 @@ pub const CALENDAR_ARCHIVE_MAX: usize = 100_000;
 pub const CALENDAR_ARCHIVE_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Bookings in one answer.
 pub const BOOKINGS_PAGE_MAX: usize = 500;
+/// The longest window that any lab file may allow (`bookings.max_duration`).
+pub const WINDOW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Callers that wait for one lease request.
 pub const WATCHERS_MAX: usize = 1_024;
 /// Lease requests that wait at a gateway for a worker's answer.

@@ -75,17 +75,13 @@ impl Pool {
         self.groups.get(key)?.of(*mode).get(rank)
     }
 
-    /// The first that wants `mode` of a resource with these labels.
-    pub fn first(&self, labels: &Labels, mode: Mode) -> Option<&Waiter> {
-        self.heads(mode).filter(|(selector, _)| selector.matches(labels)).map(|(_, head)| head).min_by_key(|it| it.rank)
-    }
-
-    /// The first of them that has come back with its ticket. Looks at everybody.
-    pub fn first_returned(&self, labels: &Labels, mode: Mode) -> Option<&Waiter> {
+    /// The first that wants `mode` of a resource with these labels and that passes: of each selector it looks at those
+    /// before the first that does.
+    pub fn first(&self, labels: &Labels, mode: Mode, passes: impl Fn(&Waiter) -> bool) -> Option<&Waiter> {
         let matching = self.groups.values().filter(|group| group.selector.matches(labels));
-        matching
-            .filter_map(|group| group.of(mode).values().find(|waiter| waiter.returns.is_some()))
-            .min_by_key(|waiter| waiter.rank)
+        let first = |group: &'_ Group| group.of(mode).iter().find(|(_, waiter)| passes(waiter)).map(|(rank, _)| *rank);
+        let (rank, group) = matching.filter_map(|group| Some((first(group)?, group))).min_by_key(|(rank, _)| *rank)?;
+        group.of(mode).get(&rank)
     }
 
     /// The first of each selector that wants `mode`.
@@ -153,12 +149,12 @@ mod tests {
             pool.join(waiter.clone());
         }
         let pixel = labels(&[("platform", "android"), ("os", "15")]);
-        assert_eq!(pool.first(&pixel, Mode::Exclusive), Some(&early));
-        assert_eq!(pool.first(&pixel, Mode::Shared), None);
+        assert_eq!(pool.first(&pixel, Mode::Exclusive, |_| true), Some(&early));
+        assert_eq!(pool.first(&pixel, Mode::Shared, |_| true), None);
         pool.remove(&early.proposal.request);
-        assert_eq!(pool.first(&pixel, Mode::Exclusive), Some(&late));
+        assert_eq!(pool.first(&pixel, Mode::Exclusive, |_| true), Some(&late));
         pool.remove(&late.proposal.request);
-        assert_eq!(pool.first(&pixel, Mode::Exclusive), None);
+        assert_eq!(pool.first(&pixel, Mode::Exclusive, |_| true), None);
         assert_eq!(pool.len(), 1);
     }
 

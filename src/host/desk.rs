@@ -14,9 +14,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, Su
 use tokio::task::JoinHandle;
 
 use super::attempts::Attempts;
-use super::directory::{Directory, Life};
+use super::calendar::CalendarOp;
+use super::calendar_index::CalendarIndex;
+use super::directory::{Directory, Entry, Life};
 use super::drift::Drift;
 use super::message::{Asked, DeskMessage, FirstGrant, Grant, OpId, ReleasedNow, RequestNow, ResourceNow, Said, Until};
+use super::monitor::Monitor;
 use super::open::{OpenRequest, Parked};
 use super::reporter::{Reporter, report};
 #[cfg(test)]
@@ -31,6 +34,7 @@ use crate::model::{
     Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
 };
 use crate::store::Store;
+use crate::wire::calendar::CalendarAnswer;
 
 /// An idle resource's actor is retired after this long; the next command starts it anew.
 const RESIDENCY: Duration = Duration::from_secs(60);
@@ -54,6 +58,8 @@ pub struct DeskArguments {
     pub rules: Arc<Rules>,
     /// What the last run left.
     pub restarted: Restarted,
+    /// Looks for what must not be.
+    pub(super) monitor: Monitor,
 }
 
 /// The desk's state; its parts each keep one thing.
@@ -78,6 +84,11 @@ pub struct DeskState {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    /// When the next window of each resource begins or ends, on wall time.
+    pub(super) edges: Schedule<ResourceId, Timestamp>,
+    /// Where the bookings and holds are.
+    pub(super) index: CalendarIndex,
+    pub(super) monitor: Monitor,
     /// When a hand-over that came to nothing is tried again.
     pub(super) retries: Schedule<ResourceId>,
     /// When each open request is to be looked at.
@@ -174,6 +185,7 @@ pub(super) enum OpKind {
     },
     Wake,
     Rewrite,
+    Calendar(Box<CalendarOp>),
 }
 
 /// A batch of the desk's own.
@@ -186,6 +198,8 @@ pub(super) enum Note {
     Refused { request: RequestId, refusal: Refusal },
     /// The same for one who did not pass the checks.
     Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
+    /// New holds are stopped, or made again.
+    HoldsPaused { paused: Option<String>, reply: Option<RpcReplyPort<Said<CalendarAnswer>>> },
     /// Nobody waits for it.
     Said,
 }
@@ -200,8 +214,19 @@ impl Actor for Desk {
         myself: ActorRef<DeskMessage>,
         arguments: DeskArguments,
     ) -> Result<DeskState, ActorProcessingErr> {
-        let Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, drift, freed } =
-            arguments.restarted;
+        let Restarted {
+            incarnation,
+            ledger,
+            requests,
+            returning,
+            ended,
+            directory,
+            schedule,
+            edges,
+            index,
+            drift,
+            freed,
+        } = arguments.restarted;
         myself.cast(DeskMessage::Open)?;
         let mut state = DeskState {
             name: arguments.name,
@@ -220,6 +245,9 @@ impl Actor for Desk {
             ended,
             directory,
             schedule,
+            edges,
+            index,
+            monitor: arguments.monitor,
             retries: Schedule::default(),
             attention: Schedule::default(),
             reporter: Reporter::new(incarnation),
@@ -262,7 +290,13 @@ impl Actor for Desk {
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
             DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
-                let command = Command::Renew { lease: lease.clone(), fence, ttl, authority: authority.clone() };
+                let command = Command::Renew {
+                    lease: lease.clone(),
+                    fence,
+                    ttl,
+                    allow_shorter: false,
+                    authority: authority.clone(),
+                };
                 match state.find_lease(&lease) {
                     Some(Grant { lease: LeaseRecord { resource_id, renewed_at, .. }, .. }) => {
                         state.send(&resource_id, OpKind::Renew { lease, renewed_at, authority, reply }, command);
@@ -281,6 +315,10 @@ impl Actor for Desk {
                     None => state.say(reply, Err(state.no_such_lease(&lease, &authority))),
                 }
             }
+            DeskMessage::Calendar(call, reply) => state.calendar(*call, reply),
+            DeskMessage::Check(reply) => state.check(reply),
+            DeskMessage::Checked(found) => state.checked(found),
+            DeskMessage::Complaints(reply) => drop(reply.send(state.monitor.complaints())),
             DeskMessage::Settled(settled) => state.settled(*settled),
             DeskMessage::Noted(op, outcome) => state.noted(op, outcome),
             // A database that cannot be read leaves nothing to go on with: the process starts again from it.
@@ -347,6 +385,8 @@ impl DeskState {
 
     /// Admission opens: what became free while the node was down is handed over.
     fn open_admission(&mut self) {
+        let found = self.monitor.found_at_start();
+        self.checked(Ok(found));
         for resource in std::mem::take(&mut self.freed_at_start) {
             if let Some(entry) = self.directory.get_mut(&resource) {
                 entry.least_grace = super::restart::FIRST_GRACE;
@@ -390,6 +430,10 @@ impl DeskState {
         for resource in self.schedule.due(now.run) {
             self.send(&resource, OpKind::Wake, Command::Wake);
         }
+        for resource in self.edges.due(now.wall) {
+            self.send(&resource, OpKind::Wake, Command::Edge);
+        }
+        self.check_if_due(now.run);
         for resource in self.retries.due(now.run) {
             self.serve(&resource);
         }
@@ -402,6 +446,7 @@ impl DeskState {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
             self.forget_old_requests(now.run);
+            self.forget_old_bookings();
         }
         if now.run >= self.prune_at {
             // At most 10 000 go at once, so a busy node needs it often; where nothing is old it is one look.
@@ -415,8 +460,14 @@ impl DeskState {
     /// Writes deadlines anew that say something else on disk than this run knows.
     fn rewrite_deadlines(&mut self, now: Now) {
         if self.drift.was_set(now) {
-            let held = self.directory.iter().filter(|entry| !entry.state.held.is_empty());
-            self.drift.add(held.map(|entry| entry.spec.id.clone()));
+            let deadlines =
+                |entry: &&Entry| !entry.state.held.is_empty() || entry.state.calendar.next_deadline().is_some();
+            let with_deadlines = self.directory.iter().filter(deadlines);
+            self.drift.add(with_deadlines.map(|entry| entry.spec.id.clone()));
+            // Windows follow the wall clock wherever it is set.
+            for entry in self.directory.iter() {
+                self.edges.set(&entry.spec.id, entry.state.next_edge(&entry.spec, now.wall));
+            }
         }
         for resource in self.drift.next_group(now.run) {
             self.send(&resource, OpKind::Rewrite, Command::Rewrite);
@@ -434,9 +485,12 @@ impl DeskState {
 
     /// Arms the one timer for the earliest instant at which something is to be done.
     fn arm_timer(&mut self) {
-        let now = self.clock.now().run;
+        let both = self.clock.now();
+        let now = both.run;
         let (schedule, retries, attention) = (self.schedule.next(), self.retries.next(), self.attention.next());
-        let instants = [schedule, retries, attention, self.returning.until(), Some(now + TICK_MAX)];
+        let edge = self.edges.next().map(|at| both.run_of(at));
+        let instants =
+            [schedule, edge, retries, attention, self.returning.until(), self.monitor.next(), Some(now + TICK_MAX)];
         let soonest = instants.into_iter().flatten().min().unwrap_or(now);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
             return;

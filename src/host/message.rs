@@ -14,7 +14,7 @@ use crate::model::{
     Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, Priority, Refusal, RequestId,
     Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
 };
-use crate::store::{CommitError, OpenError, Reopened};
+use crate::store::{CommitError, OpenError, ReadError, Reopened, Violation};
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 
 /// Names one command that a resource has been given, in this life of the node.
@@ -299,6 +299,9 @@ pub enum DeskMessage {
     /// From the store: a batch of the desk's own is done.
     #[doc(hidden)]
     Noted(OpId, Result<(), CommitError>),
+    /// From the monitor's look at the database.
+    #[doc(hidden)]
+    Checked(Result<Vec<Violation>, ReadError>),
     /// From itself, first of all: admission opens.
     #[doc(hidden)]
     Open,

@@ -5,10 +5,13 @@
 
 mod admit;
 mod attempts;
+mod calendar;
+mod calendar_index;
 pub mod desk;
 mod directory;
 mod drift;
 pub mod message;
+mod monitor;
 mod offers;
 mod open;
 mod pump;
@@ -34,6 +37,7 @@ use tokio::task::JoinHandle;
 
 use self::desk::{Desk, DeskArguments};
 use self::message::DeskMessage;
+use self::monitor::Monitor;
 use self::restart::Restoring;
 use crate::admission::Rules;
 use crate::admission::resource::Change;
@@ -97,7 +101,8 @@ pub struct Host {
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
     let now = clock.now();
-    let (store, events, _, loaded, store_end) = Store::open(&database, now)?;
+    let (store, events, invariants, mut loaded, store_end) = Store::open(&database, now)?;
+    let monitor = Monitor::new(invariants, loaded.holds_paused.take(), std::mem::take(&mut loaded.violations));
     let incarnation = loaded.incarnation;
     let mut restoring = Restoring::begin(resources, loaded, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);
@@ -111,7 +116,7 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     commit_at_start(&store, (None, Vec::new(), vec![started]), now).await.map_err(HostError::Expire)?;
     let tickets = Arc::new(tickets);
     let restarted = restoring.finish(&rules, Arc::clone(&tickets), now);
-    let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted };
+    let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted, monitor };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
     Ok(Host { desk, events, tickets, incarnation, desk_task, store_end })
 }

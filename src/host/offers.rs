@@ -72,10 +72,11 @@ impl DeskState {
 
     /// The first of the pool for a resource. While those who waited at the restart are expected, the others do not count.
     fn first_of_pool(&self, entry: &Entry, mode: Mode, returning: bool) -> Option<&Waiter> {
-        match returning {
-            true => self.pool.first_returned(&entry.spec.labels, mode),
-            false => self.pool.first(&entry.spec.labels, mode),
-        }
+        // Whom a booking stops, stops nobody.
+        let now = self.clock.now().wall;
+        let admits = |waiter: &Waiter| entry.state.admits(&entry.spec, &waiter.proposal, now);
+        let passes = |waiter: &Waiter| (!returning || waiter.returns.is_some()) && admits(waiter);
+        self.pool.first(&entry.spec.labels, mode, passes)
     }
 
     /// True when the resource, as it is known here, would grant to `waiter`.
@@ -86,6 +87,7 @@ impl DeskState {
             max_total: self.rules.lease.max_total,
             calendar: &self.rules.calendar,
             holds_paused: false,
+            fresh: None,
             rivals: self.rivals(entry),
             now: self.clock.now(),
         };

@@ -87,12 +87,13 @@ impl DeskState {
             Some(entry) => self.rivals(entry),
             None => return,
         };
+        let holds_paused = self.monitor.is_paused();
         let Some(entry) = self.directory.get_mut(resource) else { return };
         entry.out = Some(op);
         if let Life::Active(actor) = &entry.life {
             // A cast fails only when the actor has just died; then its supervision event is on the way, and
             // settles this operation.
-            let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals })));
+            let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals, holds_paused })));
             return;
         }
         entry.activation += 1;
@@ -108,7 +109,7 @@ impl DeskState {
         // Its `pre_start` takes only what is at hand, so this does not wait for anything.
         match Actor::spawn_linked(None, Resource, arguments, self.myself.get_cell()).await {
             Ok((actor, _)) => {
-                let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals })));
+                let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals, holds_paused })));
                 self.directory.set_life(resource, Life::Active(actor));
             }
             Err(error) => {
@@ -163,6 +164,7 @@ impl DeskState {
             Note::Withdrawn { request, why } => self.left_pool(&request, why, written),
             Note::Refused { request, refusal } => self.refuse(&request, refusal),
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
+            Note::HoldsPaused { paused, reply } => self.pause_written(paused, reply, written),
             Note::Said => {}
         }
     }

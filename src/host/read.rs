@@ -143,10 +143,13 @@ impl DeskState {
     }
 
     fn room_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
+        let now = self.clock.now();
         match &waiter.proposal.target {
             Target::Resource(address) => {
                 let entry = self.directory.get(&address.id);
-                entry.map_or((WaitingFor::Leased, None), |entry| entry.state.waiting_for(waiter.proposal.mode))
+                entry.map_or((WaitingFor::Leased, None), |entry| {
+                    entry.state.waiting_for(&entry.spec, &waiter.proposal, now)
+                })
             }
             Target::Select(_) => (WaitingFor::Leased, None),
         }
@@ -172,7 +175,9 @@ impl DeskState {
     fn pool_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
         let Target::Select(selector) = &waiter.proposal.target else { return (WaitingFor::Leased, None) };
         let matching = self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
-        let mut reasons: Vec<_> = matching.map(|entry| entry.state.waiting_for(waiter.proposal.mode)).collect();
+        let now = self.clock.now();
+        let mut reasons: Vec<_> =
+            matching.map(|entry| entry.state.waiting_for(&entry.spec, &waiter.proposal, now)).collect();
         let order = |why: WaitingFor| match why {
             WaitingFor::Leased => 0,
             WaitingFor::Reserved => 1,

@@ -9,6 +9,7 @@ use super::directory::Life;
 use super::message::{DeskMessage, OpId};
 use super::restored::restored;
 use super::settle::Told;
+use crate::admission::calendar::{self, HeldSlot};
 use crate::admission::resource::{Held, Rejection, Reply, ResourceState, withdrawn};
 use crate::admission::{Attendance, Rank, Waiter};
 use crate::clock::RunTime;
@@ -67,6 +68,13 @@ impl DeskState {
             if let Some(known) = entry.state.held.iter().find(is_known) {
                 held.last_end = known.last_end;
                 held.deadline = if known.lease == held.lease { known.deadline } else { held.deadline };
+            }
+        }
+        for held in entry.state.calendar.holds().filter(|held| held.hold.settled_at.is_none()) {
+            // The same hold, also with another token, ends when it was to end.
+            if let Some(stored) = state.calendar.hold(&held.hold.id).filter(|it| it.hold.settled_at.is_none()).cloned()
+            {
+                state.calendar.put_hold(HeldSlot { deadline: held.deadline, ..stored });
             }
         }
         for reservation in &mut state.reserved {
@@ -135,6 +143,9 @@ impl DeskState {
             .map(|waiter| waiter.proposal.request.clone())
             .collect();
         self.schedule.set(resource, state.wake_at(&self.rules.waiting));
+        self.edges.set(resource, state.next_edge(&entry.spec, now.wall));
+        self.index.remove(&entry.state.calendar);
+        self.index.add(&state.calendar);
         self.directory.set_state(resource, state);
         for lease in ended {
             self.ended(&lease, now.wall, None);
@@ -229,6 +240,10 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
         // Nobody was admitted, so that is still to be done.
         OpKind::Serve { admits: true, .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Serve { .. } => Reply::Served(None),
+        OpKind::Calendar(op) => {
+            let done = calendar::outcome(&op.command, &before.calendar, &state.calendar);
+            done.map_or_else(not_done, Reply::Calendar)
+        }
         OpKind::Wake => Reply::Done,
     }
 }

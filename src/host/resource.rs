@@ -12,11 +12,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::message::{DeskMessage, OpId, Settled};
 use crate::admission::resource::{
-    Around, Change, Command, Decision, Departure, Rejection, Reply, ResourceState, Rivals, apply, decide, withdrawn,
+    Around, Change, Command, Decision, Departure, Fresh, Rejection, Reply, ResourceState, Rivals, apply, decide,
+    withdrawn,
 };
 use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
-use crate::model::{Code, Refusal, ResourceSpec};
+use crate::model::{Code, LeaseId, Refusal, RequestId, ResourceSpec};
 use crate::store::{Batch, CommitError, Store};
 
 /// The actor; what it is comes with [`ResourceArguments`].
@@ -41,6 +42,8 @@ pub(super) struct Order {
     pub(super) op: OpId,
     pub(super) command: Command,
     pub(super) rivals: Rivals,
+    /// True when no new holds are made on the whole node.
+    pub(super) holds_paused: bool,
 }
 
 /// What a resource is started with.
@@ -100,13 +103,15 @@ impl Actor for Resource {
 }
 
 impl ResourceActorState {
-    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, Order { op, command, rivals }: Order) {
+    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, Order { op, command, rivals, holds_paused }: Order) {
+        let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
         let around = Around {
             spec: &self.around.spec,
             rules: &self.around.rules.waiting,
             max_total: self.around.rules.lease.max_total,
             calendar: &self.around.rules.calendar,
-            holds_paused: false,
+            holds_paused,
+            fresh: Some(&fresh),
             rivals,
             now: self.around.clock.now(),
         };

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::calendar_index::CalendarIndex;
 use super::directory::Directory;
 use super::drift::{DRIFT_MAX, Drift};
 use super::message::FirstGrant;
 use super::restored::restored;
 use super::returning::Returning;
 use super::schedule::Schedule;
-use crate::admission::resource::{Change, Departure, EndReason, Rejection, ResourceState, apply, expired, withdrawn};
+use crate::admission::resource::{
+    Around, Change, Departure, EndReason, Fresh, Rejection, ResourceState, apply, settled_at_start, withdrawn,
+};
 use crate::admission::ticket::TicketKey;
 use crate::admission::{Ledger, Requests, Rules};
 use crate::clock::{Now, RunTime};
@@ -35,6 +38,8 @@ pub struct Restarted {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    pub(super) edges: Schedule<ResourceId, Timestamp>,
+    pub(super) index: CalendarIndex,
     pub(super) drift: Drift,
     /// Resources that became free while the node was down.
     pub(super) freed: Vec<ResourceId>,
@@ -101,7 +106,19 @@ impl Restoring {
         assert!(resources.len() <= 2 * RESOURCES_MAX, "the lab file's bound holds for what it has left behind");
         let mut freed = Vec::new();
         for (spec, _, state) in &mut resources {
-            let changes = expired(state, now);
+            let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
+            let around = Around {
+                spec,
+                rules: &rules.waiting,
+                max_total: rules.lease.max_total,
+                calendar: &rules.calendar,
+                holds_paused: false,
+                fresh: Some(&fresh),
+                rivals: Default::default(),
+                now,
+            };
+            let changes = settled_at_start(state, &around);
+            loaded.requests.extend(changes.iter().filter_map(granted_at_start));
             if !changes.is_empty() {
                 changes.iter().cloned().for_each(|change| apply(state, change));
                 freed.push(spec.id.clone());
@@ -139,7 +156,8 @@ impl Restoring {
         let mut returning = Returning::new(tickets, self.incarnation);
         let mut ended = HashMap::new();
         let mut directory = Directory::default();
-        let mut schedule = Schedule::default();
+        let (mut schedule, mut edges) = (Schedule::default(), Schedule::default());
+        let mut index = CalendarIndex::default();
         let active: HashSet<RequestId> = (self.resources.iter())
             .flat_map(|(_, _, state)| state.held.iter().map(|held| held.lease.request_id.clone()))
             .collect();
@@ -194,11 +212,13 @@ impl Restoring {
                 ledger.restore_waiter(&waiter.proposal.request, &waiter.proposal.holder, &spec.id);
             }
             schedule.set(&spec.id, state.wake_at(&rules.waiting));
+            edges.set(&spec.id, state.next_edge(&spec, now.wall));
+            index.add(&state.calendar);
             directory.add(spec, grantable, state);
         }
         let drift = Drift::new(now, self.clamped);
         let (incarnation, freed) = (self.incarnation, self.freed);
-        Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, drift, freed }
+        Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, edges, index, drift, freed }
     }
 }
 
@@ -219,5 +239,19 @@ fn of_open(request: &StoredRequest) -> Option<Proposal> {
         fingerprint: request.fingerprint,
         allow_shorter: false,
         by_admin: false,
+    })
+}
+
+/// The request of a lease that was granted at the start itself, to the holder of a booking.
+fn granted_at_start(change: &Change) -> Option<StoredRequest> {
+    let Change::Granted { lease, expires_at, .. } = change else { return None };
+    Some(StoredRequest {
+        id: lease.request_id.clone(),
+        requester: lease.holder.clone(),
+        key: None,
+        fingerprint: lease.fingerprint,
+        created_at: lease.granted_at,
+        place: None,
+        outcome: StoredOutcome::Granted { lease: lease.clone(), expires_at: *expires_at, ended: None },
     })
 }

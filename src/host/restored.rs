@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::admission::calendar::{Calendar, HeldSlot};
 use crate::admission::resource::{Held, Reservation, ResourceState};
 use crate::admission::{Attendance, Joined, Rank, Rules, Waiter, WaitingRoom};
-use crate::clock::Now;
+use crate::clock::{Now, RunTime};
 use crate::model::{
     Booking, Fingerprint, Hold, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target,
 };
@@ -16,21 +16,24 @@ use crate::store::{StoredResource, StoredWaiter};
 /// What the rows of one resource say, on this run's time. Deadlines are wall time on disk, reservations go on for their
 /// whole width, and an unattended waiter counts as seen now: it keeps its place, but not a lease id that it had chosen.
 pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> ResourceState {
-    let held = |(lease, expires_at): (LeaseRecord, Timestamp)| held(lease, expires_at, rules, now);
     let reserved = |(holder, mode, width)| Reservation { holder, mode, width, until: now.run + width };
     let mut queue = WaitingRoom::default();
     for waiter in rows.waiters {
         queue.join(stored_waiter(waiter, &rows.id, rules, now));
     }
+    let calendar = calendar(rows.bookings, rows.holds, rows.holds_paused, now);
+    let held = rows.leases.into_iter().map(|(lease, expires_at)| held(lease, expires_at, &calendar, rules, now));
+    let held: Vec<Held> = held.collect();
+    let free_since = (!rows.drained && held.is_empty()).then_some(now.wall);
     ResourceState {
-        held: rows.leases.into_iter().map(held).collect(),
+        held,
         reserved: rows.reserved.into_iter().map(reserved).collect(),
         queue,
         drained: rows.drained,
         fence: rows.fence,
         idle_since: rows.idle_since,
-        free_since: (!rows.drained).then_some(now.wall),
-        calendar: calendar(rows.bookings, rows.holds, rows.holds_paused, now),
+        free_since,
+        calendar,
     }
 }
 
@@ -47,9 +50,11 @@ fn calendar(bookings: Vec<Booking>, holds: Vec<(Hold, Timestamp)>, holds_paused:
     calendar
 }
 
-fn held(lease: LeaseRecord, expires_at: Timestamp, rules: &Rules, now: Now) -> Held {
-    let last_end =
-        rules.lease.max_total.map(|longest| now.run_at(crate::model::time::later(lease.granted_at, longest), longest));
+fn held(lease: LeaseRecord, expires_at: Timestamp, calendar: &Calendar, rules: &Rules, now: Now) -> Held {
+    let longest = |longest| now.run_at(crate::model::time::later(lease.granted_at, longest), longest);
+    // The holder of a booking has its lease until the end, whatever `lease.max_total` says.
+    let ends = calendar.fulfilled_by(&lease.id).into_iter().map(|booking| now.run_of(booking.window.ends_at()));
+    let last_end = rules.lease.max_total.map(longest).map(|last| ends.fold(last, RunTime::max));
     let deadline = now.run_at(expires_at, lease.ttl);
     Held { deadline: last_end.map_or(deadline, |last| last.min(deadline)), lease, last_end }
 }

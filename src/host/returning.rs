@@ -134,8 +134,8 @@ impl Returning {
     pub(super) fn first_for(&self, spec: &ResourceSpec) -> Option<Rank> {
         self.until?;
         let named = self.by_name.get(&spec.id).and_then(|places| places.keys().next()).copied();
-        let selected =
-            [Mode::Exclusive, Mode::Shared].map(|mode| Some(self.by_selector.first(&spec.labels, mode)?.rank));
+        let selected = [Mode::Exclusive, Mode::Shared]
+            .map(|mode| Some(self.by_selector.first(&spec.labels, mode, |_| true)?.rank));
         named.into_iter().chain(selected.into_iter().flatten()).min()
     }
 

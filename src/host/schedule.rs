@@ -5,22 +5,22 @@ use std::hash::Hash;
 
 use crate::clock::RunTime;
 
-/// One instant for each name at most.
+/// One instant for each name at most, on run time or on another.
 #[derive(Debug)]
-pub(super) struct Schedule<N> {
-    by_time: BTreeSet<(RunTime, N)>,
-    of: HashMap<N, RunTime>,
+pub(super) struct Schedule<N, T = RunTime> {
+    by_time: BTreeSet<(T, N)>,
+    of: HashMap<N, T>,
 }
 
-impl<N> Default for Schedule<N> {
+impl<N, T> Default for Schedule<N, T> {
     fn default() -> Self {
         Self { by_time: BTreeSet::new(), of: HashMap::new() }
     }
 }
 
-impl<N: Clone + Ord + Hash> Schedule<N> {
+impl<N: Clone + Ord + Hash, T: Copy + Ord> Schedule<N, T> {
     /// Sets, moves or clears the instant of `name`.
-    pub(super) fn set(&mut self, name: &N, at: Option<RunTime>) {
+    pub(super) fn set(&mut self, name: &N, at: Option<T>) {
         let former = match at {
             Some(at) => self.of.insert(name.clone(), at),
             None => self.of.remove(name),
@@ -34,12 +34,12 @@ impl<N: Clone + Ord + Hash> Schedule<N> {
     }
 
     /// The earliest instant.
-    pub(super) fn next(&self) -> Option<RunTime> {
+    pub(super) fn next(&self) -> Option<T> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
     /// Takes out every name whose instant has come.
-    pub(super) fn due(&mut self, now: RunTime) -> Vec<N> {
+    pub(super) fn due(&mut self, now: T) -> Vec<N> {
         let mut due = Vec::new();
         while let Some((at, _)) = self.by_time.first()
             && *at <= now

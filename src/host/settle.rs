@@ -55,6 +55,9 @@ impl DeskState {
             shown |= is_reported(&change);
             holders_changed |= matches!(change, Change::Granted { .. } | Change::Ended { .. } | Change::Drained { .. });
             self.directory.apply(resource, change.clone());
+            if let Change::Calendar(change) = &change {
+                self.index.take(change);
+            }
             match change {
                 Change::Granted { lease, deadline, last_end, .. } => {
                     let held = Held { lease, deadline, last_end };
@@ -74,6 +77,7 @@ impl DeskState {
         }
         let Some(entry) = self.directory.get(resource) else { return };
         self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
+        self.edges.set(resource, entry.state.next_edge(&entry.spec, self.clock.now().wall));
         if shown {
             self.reporter.changed(entry, self.clock.now());
         }
@@ -91,6 +95,11 @@ impl DeskState {
         let now = self.clock.now();
         let labels = self.directory.get(resource).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
         let lease = &held.lease;
+        if self.requests.get(&lease.request_id).is_none() {
+            // Nobody has asked for it: it is the node's own grant to the holder of a booking.
+            self.requests.open(lease.request_id.clone(), lease.holder.clone(), None, lease.granted_at);
+            self.ledger.restore(&lease.request_id, &lease.holder, &lease.id, None);
+        }
         self.ledger.grant(&lease.request_id, &lease.id);
         let expires_at = now.wall_at(held.deadline);
         self.requests.grant(&lease.request_id, FirstGrant { lease: lease.clone(), expires_at, labels });
@@ -196,6 +205,7 @@ impl DeskState {
                 }
                 reply => self.say(caller, Err(self.refusal_of_lease(&named.id, &authority, reply))),
             },
+            OpKind::Calendar(op) => self.calendar_settled(*op, reply),
             OpKind::Wake => self.woken(&resource, reply),
             OpKind::Rewrite => {
                 let written = !matches!(reply, Reply::Refused(_));

@@ -14,6 +14,11 @@ pub fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A duration without what is less than a millisecond.
+pub fn whole(span: Duration) -> Duration {
+    Duration::from_millis(whole_ms(span))
+}
+
 /// `at` and `span` added, or the last instant there is.
 pub fn later(at: Timestamp, span: Duration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)

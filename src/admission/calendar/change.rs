@@ -121,6 +121,9 @@ impl Calendar {
             let of = ClaimOf::Booking(booking.id.clone());
             self.claim(booking.window, Claim { ends_at: booking.window.ends_at(), holder: booking.holder.clone(), of });
         }
+        if let (true, Some(lease)) = (booking.claims, &booking.lease_id) {
+            self.leases.insert((lease.clone(), booking.id.clone()));
+        }
         self.starts.insert(booking.id.clone(), starts_at);
         self.bookings.insert((starts_at, booking.id.clone()), booking);
     }
@@ -131,6 +134,9 @@ impl Calendar {
             && former.claims
         {
             self.unclaim(starts_at, &ClaimOf::Booking(id.clone()));
+            if let Some(lease) = &former.lease_id {
+                self.leases.remove(&(lease.clone(), id.clone()));
+            }
         }
     }
 

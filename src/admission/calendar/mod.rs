@@ -8,6 +8,7 @@ mod change;
 pub(super) mod history;
 mod hold;
 mod list;
+mod outcome;
 mod room;
 
 use std::sync::Arc;
@@ -18,13 +19,14 @@ use jiff::Timestamp;
 
 pub use self::book::{not_your_booking, unknown_booking};
 pub use self::change::{BookingMove, CalendarChange, HoldMove, Miss, apply};
-pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, unknown_hold};
-pub use self::room::Room;
+pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, other_slot, unknown_hold};
+pub use self::outcome::outcome;
+pub use self::room::{CUT_LEAST, Room};
 use super::CalendarRules;
 use crate::clock::{Now, RunTime};
 use crate::model::{
-    Asker, Booking, BookingId, Hold, HoldId, IdempotencyKey, Note, Rebooking, Refusal, Requester, ResourceId, SeriesId,
-    Slot, TokenHash, Window,
+    Asker, Booking, BookingId, BookingStatus, Hold, HoldId, IdempotencyKey, LeaseId, Note, Rebooking, Refusal,
+    Requester, ResourceId, SeriesId, Slot, TokenHash, Window,
 };
 
 /// Who has which window of a resource. Its parts are shared by clones, so a copy costs nothing.
@@ -39,6 +41,8 @@ pub struct Calendar {
     holds: HashMap<HoldId, HeldSlot>,
     /// When each active hold ends.
     deadlines: OrdSet<(RunTime, HoldId)>,
+    /// The bookings whose lease is not over, by that.
+    leases: OrdSet<(LeaseId, BookingId)>,
     /// The keys of active holds.
     keys: HashMap<(Requester, IdempotencyKey), HoldId>,
     /// True when an operator, or the node itself, has stopped new holds here.
@@ -253,6 +257,26 @@ impl Calendar {
         let first = self.claims.range(..window.starts_at()).next_back();
         let reaches_in = first.filter(|(_, claim)| claim.ends_at > window.starts_at());
         reaches_in.into_iter().chain(self.claims.range(window.starts_at()..window.ends_at()))
+    }
+
+    /// The bookings that a lease has fulfilled and still fulfils.
+    pub fn fulfilled_by(&self, lease: &LeaseId) -> Vec<Arc<Booking>> {
+        // Most resources have none at all.
+        if self.leases.is_empty() {
+            return Vec::new();
+        }
+        let of_it = self.leases.iter().filter(|(id, _)| id == lease);
+        of_it.filter_map(|(_, id)| self.booking(id)).cloned().collect()
+    }
+
+    /// The scheduled bookings whose window has passed.
+    pub fn scheduled_and_over(&self, now: Timestamp) -> impl Iterator<Item = Arc<Booking>> {
+        let over = self.claims.range(..now).filter(move |(_, claim)| claim.ends_at <= now);
+        let bookings = over.filter_map(|(_, claim)| match &claim.of {
+            ClaimOf::Booking(id) => self.booking(id),
+            ClaimOf::Hold(_) => None,
+        });
+        bookings.filter(|booking| booking.status == BookingStatus::Scheduled).cloned()
     }
 
     /// When the next active hold ends.

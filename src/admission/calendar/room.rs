@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Calendar, Claim, ClaimOf};
-use crate::model::time::remaining;
+use crate::model::time::{remaining, whole};
 use crate::model::{BookingMode, BookingPolicy, BookingStatus, Requester};
 
 /// A lease that is cut to fit lasts at least so long.
-const CUT_LEAST: Duration = Duration::from_secs(1);
+pub const CUT_LEAST: Duration = Duration::from_secs(1);
 
 /// For how long somebody may have a resource, as far as its calendar is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Room {
         };
         match asked <= left {
             true => Some(asked),
-            false => (allow_shorter && left >= CUT_LEAST).then_some(left),
+            false => (allow_shorter && left >= CUT_LEAST).then(|| whole(left)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Asking for a lease: granted at once, or waiting, or refused.
 
+use super::booked;
 use super::draft::Draft;
 use super::refuse;
 use super::serve::{Turn, turn};
@@ -153,13 +154,17 @@ fn is_same(standing: &Waiter, waiter: &Waiter) -> bool {
 /// True when the resource has room for it and nobody is ahead whose turn it is.
 pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
     let holder = &waiter.proposal.holder;
-    if !draft.fits(waiter.proposal.mode, holder) {
+    if !draft.fits(waiter.proposal.mode, holder) || !booked::admits(draft, &waiter.proposal) {
         return false;
     }
     if draft.is_its_seat(waiter) {
         return true;
     }
     let stands_in_the_way = |other: &Waiter| {
+        if !booked::admits(draft, &other.proposal) {
+            // It waits for the end of a window, and whatever is granted now ends before that.
+            return false;
+        }
         let own = !other.is_attended() && other.proposal.holder == *holder;
         if draft.fits(other.proposal.mode, &other.proposal.holder) {
             other.is_attended()

@@ -1,8 +1,21 @@
-//! What bookings and holds mean for the leases of a resource (SPEC §5).
+//! What bookings and holds mean for the leases of a resource (SPEC §5, §6).
+//!
+//! A booking is settled before anything else is handed over: its holder stands before every waiter.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Change, Reply};
-use crate::admission::calendar::{self, CalendarCommand};
+use super::{Change, Held, Reply};
+use crate::admission::calendar::{self, BookingMove, CalendarChange, CalendarCommand, ClaimOf, Miss, Room};
+use crate::model::time::{remaining, whole};
+use crate::model::{
+    Booking, BookingPolicy, BookingStatus, Fingerprint, LeaseRecord, Mode, Proposal, Requester, ResourceAddress, Target,
+};
+
+/// Bookings that one decision finds missed at most; the next one finds the rest.
+const MISSED_AT_ONCE_MAX: usize = 1_000;
 
 /// Something about the calendar itself.
 pub(super) fn calendar(draft: &mut Draft<'_>, command: CalendarCommand) -> Reply {
@@ -19,4 +32,145 @@ pub(super) fn calendar(draft: &mut Draft<'_>, command: CalendarCommand) -> Reply
         }
         Err(refusal) => Reply::Refused(refusal),
     }
+}
+
+/// What is left for somebody, as far as the calendar is concerned.
+pub(super) fn room(draft: &Draft<'_>, holder: &Requester, by_admin: bool) -> Room {
+    draft.calendar.room_for(draft.around.spec.bookings, holder, by_admin, draft.around.now.wall)
+}
+
+/// True when the calendar lets a lease be granted now.
+pub(super) fn admits(draft: &Draft<'_>, proposal: &Proposal) -> bool {
+    let room = room(draft, &proposal.holder, proposal.by_admin);
+    room.fitted(proposal.ttl, proposal.allow_shorter, draft.around.now.wall).is_some()
+}
+
+/// True when a change of the calendar may let somebody in who had to stay outside.
+pub(super) fn makes_room(policy: BookingPolicy, change: &CalendarChange) -> bool {
+    let less = match change {
+        CalendarChange::Booking { booking, what } => !booking.claims || matches!(what, BookingMove::Rescheduled(_)),
+        CalendarChange::Hold { hold, .. } => hold.settled_at.is_some() && hold.booking.is_none(),
+        CalendarChange::Forgotten { .. } | CalendarChange::HoldsPaused(_) => false,
+    };
+    less && policy != BookingPolicy::default()
+}
+
+/// A lease has been granted: a booking of its holder that has begun is fulfilled by it.
+pub(super) fn fulfil(draft: &mut Draft<'_>, lease: &LeaseRecord) {
+    if let Some(booking) = open_now(draft).filter(|booking| booking.holder == lease.holder) {
+        push(draft, &booking, BookingMove::Fulfilled, Some(lease));
+    }
+}
+
+/// A lease is over: the rest of the windows that it fulfilled is free.
+pub(super) fn free(draft: &mut Draft<'_>, lease: &LeaseRecord) {
+    for booking in draft.calendar.fulfilled_by(&lease.id) {
+        push(draft, &booking, BookingMove::Freed, None);
+    }
+}
+
+/// Settles the bookings whose time has come: fulfils, grants, or finds them missed. Tells who was granted.
+pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
+    let policy = draft.around.spec.bookings;
+    if policy == BookingPolicy::default() {
+        return None;
+    }
+    if policy.auto_acquire {
+        let over = draft.calendar.scheduled_and_over(draft.around.now.wall).take(MISSED_AT_ONCE_MAX);
+        for booking in over.collect::<Vec<_>>() {
+            push(draft, &booking, BookingMove::Missed(Miss::Overrun), None);
+        }
+    }
+    let booking = open_now(draft)?;
+    if let Some(held) = draft.held.iter().find(|held| held.lease.holder == booking.holder).cloned() {
+        let held = if policy.auto_acquire { prolong(draft, held, booking.window.ends_at()) } else { held };
+        push(draft, &booking, BookingMove::Fulfilled, Some(&held.lease));
+        return None;
+    }
+    if !draft.held.is_empty() || draft.drained {
+        return None;
+    }
+    if policy.auto_acquire {
+        return grant(draft, &booking);
+    }
+    let now = draft.around.now.wall;
+    let no_show_at = draft.calendar.no_show_at(&booking.id, policy, draft.free_since());
+    if no_show_at.is_some_and(|at| at <= now) {
+        push(draft, &booking, BookingMove::Missed(Miss::NoShow), None);
+    }
+    None
+}
+
+/// The scheduled booking that has begun and is not over, where bookings mean anything for leases.
+fn open_now(draft: &Draft<'_>) -> Option<Arc<Booking>> {
+    if draft.around.spec.bookings == BookingPolicy::default() {
+        return None;
+    }
+    let ClaimOf::Booking(id) = &draft.calendar.claim_at(draft.around.now.wall)?.of else { return None };
+    draft.calendar.booking(id).filter(|booking| booking.status == BookingStatus::Scheduled).cloned()
+}
+
+/// Grants the holder of a booking its lease until the end of the window. Neither `lease.max_ttl` nor `lease.max_total`
+/// stops it, and what was kept for somebody else is kept no more.
+fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
+    let fresh = draft.around.fresh?.clone();
+    let (now, resource) = (draft.around.now, &draft.around.spec.id);
+    let ttl = whole(remaining(now.wall, booking.window.ends_at()));
+    if ttl.is_zero() {
+        return None;
+    }
+    let target = Target::Resource(ResourceAddress { worker: None, id: resource.clone() });
+    let proposal = Proposal {
+        request: fresh.request,
+        holder: booking.holder.clone(),
+        fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
+        target,
+        mode: Mode::Exclusive,
+        priority: Default::default(),
+        ttl,
+        lease: fresh.lease,
+        id_chosen_by_requester: false,
+        note: booking.note.clone(),
+        key: None,
+        allow_shorter: false,
+        by_admin: true,
+    };
+    let kept: Vec<Requester> = draft.reserved.iter().map(|kept| kept.holder.clone()).collect();
+    kept.into_iter().for_each(|holder| draft.push(Change::Unreserved { holder }));
+    draft.grant_for(&proposal, now.run + ttl);
+    Some(booking.holder.clone())
+}
+
+/// Lets a lease last at least until then.
+fn prolong(draft: &mut Draft<'_>, held: Held, ends_at: Timestamp) -> Held {
+    let now = draft.around.now;
+    let deadline = now.run_of(ends_at);
+    if held.deadline >= deadline {
+        return held;
+    }
+    let mut lease = held.lease;
+    // What is on disk is trusted for no longer than the width of the lease.
+    lease.ttl = lease.ttl.max(whole(remaining(now.wall, ends_at)));
+    draft.push(Change::Renewed { lease: lease.clone(), deadline, expires_at: ends_at, told: true });
+    Held { lease, deadline, ..held }
+}
+
+fn push(draft: &mut Draft<'_>, booking: &Booking, what: BookingMove, lease: Option<&LeaseRecord>) {
+    let now = draft.around.now.wall;
+    let mut booking = booking.clone();
+    match what {
+        BookingMove::Fulfilled => {
+            booking.status = BookingStatus::Fulfilled;
+            booking.lease_id = lease.map(|lease| lease.id.clone());
+            booking.settled_at = Some(now);
+        }
+        BookingMove::Missed(_) => {
+            booking.status = BookingStatus::Missed;
+            booking.claims = false;
+            booking.settled_at = Some(now);
+        }
+        BookingMove::Freed => booking.claims = false,
+        BookingMove::Created | BookingMove::Rescheduled(_) | BookingMove::Cancelled { .. } => {}
+    }
+    draft.push(Change::Calendar(CalendarChange::Booking { booking: Arc::new(booking), what }));
 }

@@ -294,8 +294,7 @@ pub fn apply(state: &mut ResourceState, change: Change) {
         }
         Change::Renewed { lease, deadline, .. } => {
             if let Some(held) = state.held.iter_mut().find(|held| held.lease.id == lease.id) {
-                held.lease = lease;
-                held.deadline = deadline;
+                held.renew(lease, deadline);
             }
         }
         Change::Ended { lease, at, .. } => {

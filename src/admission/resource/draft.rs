@@ -1,10 +1,14 @@
 //! A state with the changes that are being decided, without copying the queue.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter};
+use jiff::Timestamp;
+
+use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked};
 use crate::admission::calendar::{self, Calendar};
-use crate::model::{Code, DeviceState, Fence, Mode, Proposal, RequestId, Requester};
+use crate::clock::RunTime;
+use crate::model::{Code, DeviceState, Fence, LeaseRecord, Mode, Proposal, RequestId, Requester};
 
 /// What would be true after `changes`.
 pub(super) struct Draft<'a> {
@@ -52,10 +56,7 @@ impl<'a> Draft<'a> {
     /// What time has done.
     pub(super) fn settle_time(&mut self) {
         let now = self.around.now;
-        let expired: Vec<_> = self.held.iter().filter(|held| held.deadline <= now.run).cloned().collect();
-        for held in expired {
-            self.push(Change::Ended { lease: held.lease, reason: EndReason::Expired, at: now.wall });
-        }
+        self.expire();
         let lapsed: Vec<_> = self.reserved.iter().filter(|kept| kept.until <= now.run).cloned().collect();
         for reservation in lapsed {
             self.push(Change::Unreserved { holder: reservation.holder });
@@ -64,6 +65,18 @@ impl<'a> Draft<'a> {
         let state = self.state;
         for waiter in state.queue.stale(now.run, self.around.rules.waiter_ttl) {
             self.leave(waiter.clone(), Departure::Pruned);
+        }
+    }
+
+    /// Ends the leases and holds whose time has passed.
+    pub(super) fn expire(&mut self) {
+        let now = self.around.now;
+        let expired: Vec<_> = self.held.iter().filter(|held| held.deadline <= now.run).cloned().collect();
+        for held in expired {
+            self.end(held.lease, EndReason::Expired);
+        }
+        for change in self.calendar.expired(now) {
+            self.push(Change::Calendar(change));
         }
     }
 
@@ -78,8 +91,7 @@ impl<'a> Draft<'a> {
             }
             Change::Renewed { lease, deadline, .. } => {
                 if let Some(held) = self.held.iter_mut().find(|held| held.lease.id == lease.id) {
-                    held.lease = lease.clone();
-                    held.deadline = *deadline;
+                    held.renew(lease.clone(), *deadline);
                 }
             }
             Change::Ended { lease, .. } => {
@@ -101,7 +113,10 @@ impl<'a> Draft<'a> {
             }
             Change::Unreserved { holder } => self.reserved.retain(|kept| kept.holder != *holder),
             Change::Drained { drained, .. } => self.drained = *drained,
-            Change::Calendar(change) => calendar::apply(&mut self.calendar, change.clone()),
+            Change::Calendar(change) => {
+                self.freed |= booked::makes_room(self.around.spec.bookings, change);
+                calendar::apply(&mut self.calendar, change.clone());
+            }
             Change::Requested { .. }
             | Change::Queued { .. }
             | Change::Seen { .. }
@@ -117,18 +132,57 @@ impl<'a> Draft<'a> {
         self.push(Change::Left { waiter: Box::new(waiter), why, at: self.around.now.wall });
     }
 
-    /// Grants a lease. With it, what was kept for its holder has been used.
+    /// Grants a lease. With it, what was kept for its holder has been used, and a booking of its holder that has begun is
+    /// fulfilled. Where a booking of somebody else is in the way, it is cut to fit.
     pub(super) fn grant(&mut self, proposal: &Proposal) -> Held {
+        let now = self.around.now;
+        let room = booked::room(self, &proposal.holder, proposal.by_admin);
+        let ttl = room.fitted(proposal.ttl, proposal.allow_shorter, now.wall).unwrap_or(proposal.ttl);
+        let last_end = self.around.max_total.map(|longest| now.run + longest);
+        self.grant_until(proposal, ttl, (now.run + ttl).min(last_end.unwrap_or(now.run + ttl)), last_end)
+    }
+
+    /// Grants the holder of a booking its lease.
+    pub(super) fn grant_for(&mut self, proposal: &Proposal, deadline: RunTime) -> Held {
+        let last_end = self.around.max_total.map(|longest| (self.around.now.run + longest).max(deadline));
+        self.grant_until(proposal, proposal.ttl, deadline, last_end)
+    }
+
+    fn grant_until(
+        &mut self,
+        proposal: &Proposal,
+        ttl: Duration,
+        deadline: RunTime,
+        last_end: Option<RunTime>,
+    ) -> Held {
         let now = self.around.now;
         if self.is_reserved_for(&proposal.holder) {
             self.push(Change::Unreserved { holder: proposal.holder.clone() });
         }
-        let lease = proposal.granted(&self.around.spec.id, self.fence.next(now.wall), now.wall);
-        let last_end = self.around.max_total.map(|longest| now.run + longest);
-        let deadline = (now.run + lease.ttl).min(last_end.unwrap_or(now.run + lease.ttl));
+        let mut lease = proposal.granted(&self.around.spec.id, self.fence.next(now.wall), now.wall);
+        lease.asked_ttl = (ttl != proposal.ttl).then_some(proposal.ttl);
+        lease.ttl = ttl;
         let held = Held { lease: lease.clone(), deadline, last_end };
-        self.push(Change::Granted { lease, deadline, last_end, expires_at: now.wall_at(deadline) });
+        let expires_at = now.wall_at(deadline);
+        self.push(Change::Granted { lease: lease.clone(), deadline, last_end, expires_at });
+        booked::fulfil(self, &lease);
         held
+    }
+
+    /// Ends a lease.
+    pub(super) fn end(&mut self, lease: LeaseRecord, reason: EndReason) {
+        self.push(Change::Ended { lease: lease.clone(), reason, at: self.around.now.wall });
+        booked::free(self, &lease);
+    }
+
+    /// Since when it is free to be claimed.
+    pub(super) fn free_since(&self) -> Option<Timestamp> {
+        match (self.held.is_empty() && !self.drained, self.state.free_since) {
+            (true, since @ Some(_)) => since,
+            // It has just become free.
+            (true, None) => Some(self.around.now.wall),
+            (false, _) => None,
+        }
     }
 
     pub(super) fn declined(&mut self, proposal: &Proposal, code: Code) {
@@ -200,7 +254,9 @@ impl<'a> Draft<'a> {
     }
 
     fn head_fits(&self) -> bool {
-        self.queue(None).next().is_none_or(|head| self.fits(head.proposal.mode, &head.proposal.holder))
+        let mut queue = self.queue(None);
+        let head = queue.find(|waiter| booked::admits(self, &waiter.proposal));
+        head.is_none_or(|head| self.fits(head.proposal.mode, &head.proposal.holder))
     }
 
     /// True when there is more room than when this was last asked: something ended, or whoever stood in the way has

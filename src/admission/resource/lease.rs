@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use super::booked;
 use super::draft::Draft;
-use super::refuse::{not_yours, other_fence, unknown_lease};
+use super::refuse::{not_yours, other_fence, resource_booked, unknown_lease};
 use super::{Change, EndReason, Held, Reply};
+use crate::model::time::whole;
 use crate::model::{Authority, Fence, LeaseId, Refusal, Role};
 
-/// Moves a deadline to now plus the width, but not past `lease.max_total`.
+/// Moves a deadline to now plus the width, but not past `lease.max_total`, nor into a window of somebody else.
 pub(super) fn renew(
     draft: &mut Draft<'_>,
     id: &LeaseId,
     fence: Option<Fence>,
     ttl: Option<Duration>,
+    allow_shorter: bool,
     authority: &Authority,
 ) -> Reply {
     let held = match named(draft, id, fence, authority, "renew") {
@@ -21,10 +24,19 @@ pub(super) fn renew(
     };
     let now = draft.around.now;
     let mut lease = held.lease;
-    lease.ttl = ttl.unwrap_or(lease.ttl);
+    let asked = ttl.unwrap_or(lease.ttl);
+    let by_admin = matches!(authority, Authority::Client(caller) if caller.role == Role::Admin);
+    let room = booked::room(draft, &lease.holder, by_admin);
+    let Some(fitted) = room.fitted(asked, allow_shorter, now.wall) else {
+        return Reply::Refused(resource_booked(draft, room));
+    };
+    let wanted = now.run + fitted;
+    let wanted = held.last_end.map_or(wanted, |last| last.min(wanted));
+    // One that was there before somebody booked a part of its time is not shortened by asking for more.
+    let deadline = if fitted < asked { wanted.max(held.deadline.min(now.run + asked)) } else { wanted };
+    lease.asked_ttl = (fitted < asked).then_some(asked);
+    lease.ttl = if fitted < asked { whole(deadline.left(now.run)) } else { asked };
     lease.renewed_at = now.wall;
-    let wanted = now.run + lease.ttl;
-    let deadline = held.last_end.map_or(wanted, |last| last.min(wanted));
     let held = Held { lease: lease.clone(), deadline, last_end: held.last_end };
     draft.push(Change::Renewed { lease, deadline, expires_at: now.wall_at(deadline), told: true });
     Reply::Renewed(held)
@@ -39,7 +51,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: &LeaseId, fence: Option<Fence>,
                 Authority::Gateway(_) => false,
             };
             let reason = if by_admin { EndReason::Admin } else { EndReason::Explicit };
-            draft.push(Change::Ended { lease: lease.clone(), reason, at: draft.around.now.wall });
+            draft.end(lease.clone(), reason);
             Reply::Released(lease, None)
         }
         Err(refusal) => Reply::Refused(refusal),
@@ -49,6 +61,9 @@ pub(super) fn release(draft: &mut Draft<'_>, id: &LeaseId, fence: Option<Fence>,
 /// Writes every deadline anew, because the wall clock has been set.
 pub(super) fn rewrite(draft: &mut Draft<'_>) {
     let now = draft.around.now;
+    for change in draft.calendar.rewritten(now) {
+        draft.push(Change::Calendar(change));
+    }
     for Held { lease, deadline, .. } in draft.held.clone() {
         draft.push(Change::Renewed { lease, deadline, expires_at: now.wall_at(deadline), told: false });
     }

@@ -20,12 +20,12 @@ use jiff::Timestamp;
 pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
 use self::draft::Draft;
 pub use self::refuse::{not_yours, unknown_lease, withdrawn};
-use super::calendar::{Calendar, CalendarCommand, CalendarReply};
+use super::calendar::{Calendar, CalendarCommand, CalendarReply, Room};
 use super::{CalendarRules, Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};
 use crate::model::{
-    Authority, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Refusal, RequestId, Requester, ResourceSpec,
-    WaitPolicy, WaitingFor,
+    Authority, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Proposal, Refusal, RequestId, Requester,
+    ResourceSpec, WaitPolicy, WaitingFor,
 };
 
 /// A lease and its deadline.
@@ -37,6 +37,15 @@ pub struct Held {
     pub deadline: RunTime,
     /// The latest that any renewal may reach (`lease.max_total`).
     pub last_end: Option<RunTime>,
+}
+
+impl Held {
+    /// Moves its deadline. Where a booking needs more than `lease.max_total`, it gets that.
+    fn renew(&mut self, lease: LeaseRecord, deadline: RunTime) {
+        self.lease = lease;
+        self.deadline = deadline;
+        self.last_end = self.last_end.map(|last| last.max(deadline));
+    }
 }
 
 /// A resource that is kept for an unattended waiter who was admitted (SPEC §3).
@@ -87,7 +96,19 @@ impl ResourceState {
     pub fn wake_at(&self, rules: &WaitingRules) -> Option<RunTime> {
         let deadlines = self.held.iter().map(|held| held.deadline);
         let lapses = self.reserved.iter().map(|reservation| reservation.until);
-        deadlines.chain(lapses).chain(self.queue.next_stale(rules.waiter_ttl)).min()
+        let holds = self.calendar.next_deadline();
+        deadlines.chain(lapses).chain(holds).chain(self.queue.next_stale(rules.waiter_ttl)).min()
+    }
+
+    /// The earliest instant of wall time at which a window of the calendar changes who may have it.
+    pub fn next_edge(&self, spec: &ResourceSpec, now: Timestamp) -> Option<Timestamp> {
+        self.calendar.next_edge(spec.bookings, self.free_since, now)
+    }
+
+    /// True when the calendar lets a lease be granted now.
+    pub fn admits(&self, spec: &ResourceSpec, proposal: &Proposal, now: Timestamp) -> bool {
+        let room = self.calendar.room_for(spec.bookings, &proposal.holder, proposal.by_admin, now);
+        room.fitted(proposal.ttl, proposal.allow_shorter, now).is_some()
     }
 
     /// True when a lease of `mode` could be granted to `holder` beside what is held and reserved for others.
@@ -95,10 +116,20 @@ impl ResourceState {
         fits(&self.held, &self.reserved, self.drained, spec, mode, holder)
     }
 
-    /// Why somebody who wants `mode` is not served, and until when at the latest, where that is known.
-    pub fn waiting_for(&self, mode: Mode) -> (WaitingFor, Option<RunTime>) {
+    /// Why somebody is not served, and until when at the latest, where that is known.
+    pub fn waiting_for(&self, spec: &ResourceSpec, proposal: &Proposal, now: Now) -> (WaitingFor, Option<RunTime>) {
+        let mode = proposal.mode;
         if self.drained {
             return (WaitingFor::Drained, None);
+        }
+        if self.fits(spec, mode, Some(&proposal.holder)) && !self.admits(spec, proposal, now.wall) {
+            let room = self.calendar.room_for(spec.bookings, &proposal.holder, proposal.by_admin, now.wall);
+            let until = match room {
+                Room::Free => None,
+                Room::Booked(until) => Some(until),
+                Room::Until(start) => self.calendar.claim_at(start).map(|claim| claim.ends_at),
+            };
+            return (WaitingFor::Booked, until.map(|until| now.run_of(until)));
         }
         if self.held.is_empty() {
             return (WaitingFor::Reserved, self.reserved.iter().map(|reservation| reservation.until).max());
@@ -154,6 +185,15 @@ impl Rivals {
     }
 }
 
+/// Names that nothing has yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// For a request.
+    pub request: RequestId,
+    /// For its lease.
+    pub lease: LeaseId,
+}
+
 /// What a decision goes by, beside the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
@@ -167,6 +207,8 @@ pub struct Around<'a> {
     pub calendar: &'a CalendarRules,
     /// True when no new holds are made on the whole node.
     pub holds_paused: bool,
+    /// The names of a lease that the node grants by itself, to the holder of a booking.
+    pub fresh: Option<&'a Fresh>,
     /// Who else could have it.
     pub rivals: Rivals,
     /// When.
@@ -212,6 +254,8 @@ pub enum Command {
         fence: Option<Fence>,
         /// A new width.
         ttl: Option<Duration>,
+        /// Rather a shorter time than none, where a booking is in the way.
+        allow_shorter: bool,
         /// On whose word.
         authority: Authority,
     },
@@ -236,6 +280,8 @@ pub enum Command {
     },
     /// Time has passed.
     Wake,
+    /// A window of the calendar has begun or ended, so the resource may have become free for somebody.
+    Edge,
     /// The wall clock has been set: the deadlines on disk, which are wall time, are to say again what this run knows.
     Rewrite,
 }
@@ -320,8 +366,8 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     }
     // What time has ended is handed over at once, so that the command finds nobody ahead. A command that does nothing
     // but hand over does it once: by its own grace, and apart from what has ended.
-    let only_hands_over = matches!(command, Command::Wake | Command::Serve { .. });
-    let before = if only_hands_over { serve::Served::default() } else { serve::serve(&mut draft, None) };
+    let only_hands_over = matches!(command, Command::Wake | Command::Edge | Command::Serve { .. });
+    let before = if only_hands_over { serve::Served::default() } else { hand_over(&mut draft, None) };
     draft.rivals = around.rivals;
     let command_from = draft.changes.len();
     let mut least_grace = None;
@@ -333,7 +379,9 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         Command::Offer { waiter } => ask::offer(&mut draft, &waiter),
         Command::Withdraw { request, why } => ask::withdraw(&mut draft, &request, why),
         Command::Leave { holder } => ask::leave(&mut draft, &holder),
-        Command::Renew { lease, fence, ttl, authority } => lease::renew(&mut draft, &lease, fence, ttl, &authority),
+        Command::Renew { lease, fence, ttl, allow_shorter, authority } => {
+            lease::renew(&mut draft, &lease, fence, ttl, allow_shorter, &authority)
+        }
         Command::Release { lease, fence, authority } => lease::release(&mut draft, &lease, fence, &authority),
         Command::Drain(drained) => {
             draft.drain(drained);
@@ -346,6 +394,10 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         }
         Command::Calendar(command) => booked::calendar(&mut draft, command),
         Command::Wake => Reply::Done,
+        Command::Edge => {
+            draft.freed = true;
+            Reply::Done
+        }
         Command::Rewrite => {
             lease::rewrite(&mut draft);
             Reply::Done
@@ -356,7 +408,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         (false, true) => command_from,
         (false, false) => draft.changes.len(),
     };
-    let after = serve::serve(&mut draft, least_grace);
+    let after = hand_over(&mut draft, least_grace);
     if let Reply::Released(_, first) | Reply::Served(first) = &mut reply {
         *first = after.first;
     }
@@ -375,8 +427,18 @@ pub fn could_take(state: &ResourceState, around: &Around<'_>, waiter: &Waiter) -
     ask::can_take(&Draft::new(state, around), waiter)
 }
 
-/// What has expired by `now`, and nothing else: at a start nobody is served before the node admits.
-pub fn expired(state: &ResourceState, now: Now) -> Vec<Change> {
-    let past = state.held.iter().filter(|held| held.deadline <= now.run);
-    past.map(|held| Change::Ended { lease: held.lease.clone(), reason: EndReason::Expired, at: now.wall }).collect()
+/// Hands over what is free: to the holder of a booking that has begun, then to those who wait.
+fn hand_over(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> serve::Served {
+    let booker = booked::settle(draft);
+    let served = serve::serve(draft, least_grace);
+    serve::Served { first: booker.or(served.first), ..served }
+}
+
+/// What time has done while the node was down: leases and holds that have expired, and bookings that have begun or are
+/// over. Nobody who waits is served before the node admits.
+pub fn settled_at_start(state: &ResourceState, around: &Around<'_>) -> Vec<Change> {
+    let mut draft = Draft::new(state, around);
+    draft.expire();
+    booked::settle(&mut draft);
+    draft.changes
 }

@@ -1,11 +1,12 @@
 //! The words of every "no" of a resource.
 
 use super::draft::Draft;
-use super::{Rejection, fits};
+use super::{Rejection, booked, fits};
+use crate::admission::calendar::{CUT_LEAST, Room};
 use crate::admission::{Speaker, WaitingRules};
 use crate::clock::RunTime;
 use crate::model::span::written;
-use crate::model::time::{remaining, rfc3339};
+use crate::model::time::{remaining, rfc3339, whole, whole_ms};
 use crate::model::{Code, LeaseId, Mode, Proposal, Refusal, RequestId, WaitPolicy};
 
 /// `UNKNOWN_LEASE` for `id`.
@@ -32,6 +33,10 @@ pub(super) fn other_fence(id: &LeaseId) -> Refusal {
 /// the leases are.
 pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy, speaker: Speaker) -> Refusal {
     let (now, id) = (draft.around.now, &draft.around.spec.id);
+    if draft.fits(proposal.mode, &proposal.holder) && !booked::admits(draft, proposal) {
+        let room = booked::room(draft, &proposal.holder, proposal.by_admin);
+        return resource_booked(draft, room);
+    }
     let (why, free) = obstacle(draft, proposal);
     let free = free.map(|free| now.wall_at(free));
     let code = if wait == WaitPolicy::Fail { Code::ResourceUnavailable } else { Code::NoCapacity };
@@ -52,6 +57,31 @@ pub(super) fn not_now(draft: &Draft<'_>, proposal: &Proposal, wait: WaitPolicy, 
             let after = free.map_or(std::time::Duration::from_secs(5), |free| remaining(now.wall, free));
             refusal.retry_after(after)
         }
+    }
+}
+
+/// `RESOURCE_BOOKED`, with how long a lease could be had, and nothing about whose the booking or the hold is.
+pub(super) fn resource_booked(draft: &Draft<'_>, room: Room) -> Refusal {
+    let (now, id) = (draft.around.now, &draft.around.spec.id);
+    let left = whole(room.available_for(now.wall));
+    let (message, again) = match room {
+        Room::Booked(until) => {
+            let until = rfc3339(until);
+            (format!("{id} is booked until {until}; ask again then, or ask for another"), Some(until))
+        }
+        Room::Until(_) | Room::Free => {
+            let least = left >= CUT_LEAST;
+            let hint = if least { ", or allowShorter for what there is" } else { "" };
+            let (left, ms) = (written(left), whole_ms(left));
+            (format!("{id} is booked in {left}; ask for a lease of at most {ms} ms{hint}"), None)
+        }
+    };
+    let refusal = Refusal::new(Code::ResourceBooked, message)
+        .with("resourceId", id.as_str())
+        .with("availableForMs", whole_ms(left));
+    match again {
+        Some(until) => refusal.with("availableAt", until),
+        None => refusal,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::booked;
 use super::draft::Draft;
 use super::{Change, Departure, Rank, Reservation, Waiter};
 use crate::model::{Mode, Requester};
@@ -29,6 +30,9 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         // Those who are only passed are not copied: there may be very many.
         let mut passed = false;
         let mut candidates = draft.queue(looked_at).skip_while(|waiter| {
+            if !booked::admits(draft, &waiter.proposal) {
+                return true;
+            }
             let passes = !may_admit
                 && !waiter.is_attended()
                 && draft.fits(waiter.proposal.mode, &waiter.proposal.holder)

@@ -4,12 +4,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use berth::admission::resource::{
-    Around, Change, Command, Decision, Departure, Held, Otherwise, Reply, Reservation, ResourceState, Rivals, apply,
-    decide,
+    Around, Change, Command, Decision, Departure, Fresh, Held, Otherwise, Reply, Reservation, ResourceState, Rivals,
+    apply, decide,
 };
 use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
-use berth::model::{Authority, Caller, Fence, LeaseRecord, LeftOut, Mode, Priority, ResourceSpec, WaitPolicy};
+use berth::model::{
+    Authority, Caller, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Priority, RequestId, ResourceSpec, WaitPolicy,
+};
 use jiff::Timestamp;
 
 use crate::sample;
@@ -29,6 +31,7 @@ pub struct Device {
     pub spec: ResourceSpec,
     pub rules: WaitingRules,
     pub calendar: CalendarRules,
+    pub fresh: Fresh,
     pub max_total: Option<Duration>,
     pub rivals: Rivals,
     pub state: ResourceState,
@@ -48,6 +51,7 @@ impl Device {
             },
             rules: WaitingRules::default(),
             calendar: CalendarRules::default(),
+            fresh: Fresh { request: RequestId::generate(), lease: LeaseId::generate() },
             max_total: None,
             rivals: Rivals::default(),
             state: ResourceState::default(),
@@ -57,7 +61,8 @@ impl Device {
 
     pub fn around(&self, now: Now) -> Around<'_> {
         let (spec, rules, max_total, rivals) = (&self.spec, &self.rules, self.max_total, self.rivals);
-        Around { spec, rules, max_total, calendar: &self.calendar, holds_paused: false, rivals, now }
+        let calendar = &self.calendar;
+        Around { spec, rules, max_total, calendar, holds_paused: false, fresh: Some(&self.fresh), rivals, now }
     }
 
     pub fn decide(&self, command: Command, now: Now) -> Decision {

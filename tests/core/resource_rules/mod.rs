@@ -43,7 +43,7 @@ fn assert_told(reply: &Reply, expected: Told, model: &Model) {
             Told::Refused(refusal.code)
         }
         Reply::Served(_) | Reply::Done => Told::Done,
-        Reply::Calendar(_) => unreachable!("nobody books here"),
+        Reply::Calendar(reply) => unreachable!("the rules of the calendar are tested apart: {reply:?}"),
     };
     assert_eq!(told, expected, "{model:?}");
 }

@@ -196,9 +196,13 @@ impl Callers {
                 Command::Withdraw { request, why: *why }
             }
             Asked::Leave { holder } => Command::Leave { holder: sample::text(HOLDERS[*holder]) },
-            Asked::Renew { lease: index, fence: named, ttl_ms, by } => {
-                Command::Renew { lease: lease(*index), fence: fence(named), ttl: ttl_ms.map(ms), authority: by.clone() }
-            }
+            Asked::Renew { lease: index, fence: named, ttl_ms, by } => Command::Renew {
+                lease: lease(*index),
+                fence: fence(named),
+                ttl: ttl_ms.map(ms),
+                allow_shorter: false,
+                authority: by.clone(),
+            },
             Asked::Release { lease: index, fence: named, by } => {
                 Command::Release { lease: lease(*index), fence: fence(named), authority: by.clone() }
             }

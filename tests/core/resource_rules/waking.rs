@@ -48,6 +48,7 @@ fn ways(kim: fn(Waiter, Now) -> Waiter) -> Vec<(&'static str, Device, Command, N
 
     let (device, _) = held(kim);
     let renew = Command::Renew {
+        allow_shorter: false,
         lease: text("lse_1"),
         fence: None,
         ttl: None,

@@ -110,8 +110,9 @@ impl Memory {
             spec: &spec,
             rules: &rules(),
             max_total: None,
-            calendar: &CalendarRules::default(),
+            calendar: &Default::default(),
             holds_paused: false,
+            fresh: None,
             rivals: Rivals::default(),
             now,
         };
@@ -242,9 +243,13 @@ fn command(number: usize, what: What, resource: usize, state: &ResourceState, no
             let (left_out, speaker) = (LeftOut::default(), Speaker::Requester);
             Command::Ask { waiter: Box::new(waiter), otherwise, left_out, speaker }
         }
-        What::Renew { ttl_ms } => {
-            Command::Renew { lease, fence: None, ttl: ttl_ms.map(Duration::from_millis), authority }
-        }
+        What::Renew { ttl_ms } => Command::Renew {
+            lease,
+            fence: None,
+            ttl: ttl_ms.map(Duration::from_millis),
+            allow_shorter: false,
+            authority,
+        },
         What::Release => Command::Release { lease, fence: None, authority },
         What::Leave { who } => Command::Leave { holder: requester(who) },
         What::Withdraw { first, why } => {

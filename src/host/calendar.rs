@@ -1,0 +1,325 @@
+//! Bookings and holds at the desk: where each call goes, and what comes back (SPEC §5, §6).
+
+use std::time::Duration;
+
+use ractor::RpcReplyPort;
+
+use super::calendar_index::Countable;
+use super::desk::{DeskState, OpKind};
+use super::message::Said;
+use super::settle::refusal_of;
+use crate::admission::calendar::{
+    CalendarCommand, CalendarReply, HeldSlot, not_your_hold, other_slot, unknown_booking, unknown_hold,
+};
+use crate::admission::resource::{Command, Reply};
+use crate::clock::Now;
+use crate::limits::BOOKINGS_PAGE_MAX;
+use crate::model::{
+    Asker, BookingFilter, BookingId, Code, Cursor, HoldId, IdempotencyKey, Note, Refusal, Repeat, Requester,
+    ResourceAddress, ResourceId, Role, SeriesId, Slot,
+};
+use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall, HoldSeen};
+
+/// A command about a calendar, as long as it is out.
+pub(super) struct CalendarOp {
+    /// What was asked for, to be recognized on disk should the answer be lost.
+    pub(super) command: CalendarCommand,
+    /// What its caller has been counted for.
+    counted: Option<(Requester, Countable)>,
+    /// The series that it makes.
+    series: Option<SeriesId>,
+    /// Who asks; none for the desk itself.
+    reply: Option<RpcReplyPort<Said<CalendarAnswer>>>,
+}
+
+impl DeskState {
+    /// Takes a call in: answers it at once, or gives it to a resource.
+    pub(super) fn calendar(&mut self, call: CalendarCall, reply: RpcReplyPort<Said<CalendarAnswer>>) {
+        if reply.is_closed() {
+            // Whoever asked has given up meanwhile, and nothing has been begun.
+            return;
+        }
+        let CalendarCall { asker, ask } = call;
+        match self.begin_calendar(asker, ask) {
+            Ok(Begun::Answer(answer)) => self.say(reply, Ok(answer)),
+            Ok(Begun::Pause { resource, paused }) => self.pause_holds(resource, paused, reply),
+            Ok(Begun::Command { resource, command, counted, series }) => {
+                if let Some((owner, what)) = &counted {
+                    self.index.ask(owner, *what);
+                }
+                self.send_calendar(&resource, CalendarOp { command, counted, series, reply: Some(reply) });
+            }
+            Err(refusal) => self.say(reply, Err(refusal)),
+        }
+    }
+
+    pub(super) fn send_calendar(&mut self, resource: &ResourceId, op: CalendarOp) {
+        let command = Command::Calendar(op.command.clone());
+        self.send(resource, OpKind::Calendar(Box::new(op)), command);
+    }
+
+    fn begin_calendar(&mut self, asker: Asker, ask: CalendarAsk) -> Result<Begun, Refusal> {
+        match ask {
+            CalendarAsk::Book { resource, slot, repeat, note } => self.book(asker, resource, slot, repeat, note),
+            CalendarAsk::Reschedule { booking, to } => {
+                let resource = self.resource_of_booking(&booking)?;
+                Ok(Begun::command(resource, CalendarCommand::Reschedule { booking, to, asker }))
+            }
+            CalendarAsk::Cancel { booking, following } => {
+                let resource = self.resource_of_booking(&booking)?;
+                Ok(Begun::command(resource, CalendarCommand::Cancel { booking, following, asker }))
+            }
+            CalendarAsk::Hold { resource, slot, ttl_ms, key, token } => {
+                let ttl = ttl_ms.map(Duration::from_millis);
+                if ttl.is_some_and(|ttl| ttl.is_zero()) {
+                    return Err(Refusal::bad_field("ttlMs", "must be whole milliseconds, at least 1"));
+                }
+                let resource = self.may_be_claimed(&asker, resource, "hold a slot")?;
+                let counted = self.count_hold(&asker.requester, &resource, key.as_ref())?;
+                let (id, holder) = (HoldId::generate(), asker.requester);
+                let command = CalendarCommand::Hold { id, holder, slot, ttl, key, token };
+                Ok(Begun::Command { resource, command, counted, series: None })
+            }
+            CalendarAsk::Confirm { hold, token, note } => {
+                not_a_viewer(&asker, "confirm a hold")?;
+                let resource = self.resource_of_hold(&hold)?;
+                let booking = BookingId::generate();
+                Ok(Begun::command(resource, CalendarCommand::Confirm { hold, token, booking, note }))
+            }
+            CalendarAsk::Release { hold, token } => {
+                not_a_viewer(&asker, "release a hold")?;
+                let resource = self.resource_of_hold(&hold)?;
+                Ok(Begun::command(resource, CalendarCommand::Release { hold, token, asker }))
+            }
+            CalendarAsk::Booking(id) => {
+                let resource = self.resource_of_booking(&id)?;
+                let entry = self.directory.get(&resource);
+                let booking = entry.and_then(|entry| entry.state.calendar.booking(&id)).cloned();
+                booking.map(|it| Begun::Answer(CalendarAnswer::Booking(it))).ok_or_else(|| unknown_booking(&id))
+            }
+            CalendarAsk::Bookings { resource, filter, limit } => self.list(resource, &filter, limit),
+            CalendarAsk::OneHold(id) => {
+                let resource = self.resource_of_hold(&id)?;
+                let held = self.directory.get(&resource).and_then(|entry| entry.state.calendar.hold(&id));
+                let held = held.ok_or_else(|| unknown_hold(&id))?;
+                if !may_see(&asker, &held.hold.holder) {
+                    return Err(not_your_hold(&id));
+                }
+                Ok(Begun::Answer(CalendarAnswer::Hold(seen(held, self.clock.now()))))
+            }
+            CalendarAsk::Holds(resource) => self.list_holds(&asker, resource),
+            CalendarAsk::PauseHolds { resource, paused } => {
+                if asker.role != Role::Admin {
+                    let message = "only an admin may pause and resume holds";
+                    return Err(Refusal::new(Code::InsufficientPermissions, message));
+                }
+                let resource = resource.map(|resource| self.here(resource)).transpose()?;
+                Ok(Begun::Pause { resource, paused })
+            }
+        }
+    }
+
+    fn book(
+        &mut self,
+        asker: Asker,
+        resource: ResourceId,
+        slot: Slot,
+        repeat: Option<Repeat>,
+        note: Option<Note>,
+    ) -> Result<Begun, Refusal> {
+        let resource = self.may_be_claimed(&asker, resource, "book")?;
+        let starts = match &repeat {
+            Some(repeat) => repeat.starts(slot.starts_at).map_err(|(field, why)| Refusal::bad_field(field, why))?,
+            None => vec![slot.starts_at],
+        };
+        let length = match (&repeat, slot.length) {
+            // Each occurrence lasts as long as the first.
+            (Some(_), crate::model::SlotLength::Until(ends_at)) => {
+                let width = Duration::try_from(ends_at.duration_since(slot.starts_at)).unwrap_or_default();
+                crate::model::SlotLength::Lasting(width)
+            }
+            (_, length) => length,
+        };
+        let most = self.rules.limits.bookings_per_principal;
+        let now = self.clock.now().wall;
+        if self.index.count(&asker.requester, Countable::Booking, now) >= most {
+            let message = format!("you have {most} scheduled bookings, as many as one may; cancel some");
+            return Err(Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60)));
+        }
+        let windows = starts.into_iter().map(|starts_at| (BookingId::generate(), Slot { starts_at, length })).collect();
+        let series = repeat.map(|_| SeriesId::generate());
+        let counted = Some((asker.requester.clone(), Countable::Booking));
+        let holder = asker.requester;
+        let command = CalendarCommand::Book { holder, windows, series: series.clone(), note };
+        Ok(Begun::Command { resource, command, counted, series })
+    }
+
+    /// Whether one more hold is within bounds. Asking again under the key of an active one makes none.
+    fn count_hold(
+        &mut self,
+        requester: &Requester,
+        resource: &ResourceId,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Option<(Requester, Countable)>, Refusal> {
+        match key.and_then(|key| self.index.of_key(requester, key)) {
+            Some(known) if known == resource => return Ok(None),
+            Some(_) => return Err(other_slot()),
+            None => {}
+        }
+        let most = self.rules.limits.holds_per_principal;
+        let now = self.clock.now().wall;
+        if self.index.count(requester, Countable::Hold, now) >= most {
+            let message = format!("you hold {most} slots, as many as one may; confirm or release some");
+            return Err(Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60)));
+        }
+        Ok(Some((requester.clone(), Countable::Hold)))
+    }
+
+    /// A resource of which something new may be claimed.
+    fn may_be_claimed(&self, asker: &Asker, resource: ResourceId, what: &str) -> Result<ResourceId, Refusal> {
+        not_a_viewer(asker, what)?;
+        if self.stopping {
+            return Err(Refusal::new(Code::Stopping, "this node is going down; ask again when it is back"));
+        }
+        self.here(resource)
+    }
+
+    fn here(&self, resource: ResourceId) -> Result<ResourceId, Refusal> {
+        self.resolve(&ResourceAddress { worker: None, id: resource })
+    }
+
+    fn resource_of_booking(&self, id: &BookingId) -> Result<ResourceId, Refusal> {
+        self.index.of_booking(id).cloned().ok_or_else(|| unknown_booking(id))
+    }
+
+    fn resource_of_hold(&self, id: &HoldId) -> Result<ResourceId, Refusal> {
+        self.index.of_hold(id).cloned().ok_or_else(|| unknown_hold(id))
+    }
+
+    fn list(&self, resource: Option<ResourceId>, filter: &BookingFilter, limit: usize) -> Result<Begun, Refusal> {
+        let limit = limit.clamp(1, BOOKINGS_PAGE_MAX);
+        let longest = self.rules.calendar.max_duration.max(crate::limits::WINDOW_MAX);
+        let mut page = Vec::new();
+        match resource {
+            Some(resource) => {
+                let resource = self.here(resource)?;
+                if let Some(entry) = self.directory.get(&resource) {
+                    page.extend(entry.state.calendar.list(filter, longest).take(limit + 1).cloned());
+                }
+            }
+            None => {
+                for entry in self.directory.iter().filter(|entry| !entry.state.calendar.is_empty()) {
+                    page.extend(entry.state.calendar.list(filter, longest).take(limit + 1).cloned());
+                    if page.len() > 16 * limit {
+                        page.sort_by_key(|booking| Cursor::behind(booking));
+                        page.truncate(limit + 1);
+                    }
+                }
+                page.sort_by_key(|booking| Cursor::behind(booking));
+            }
+        }
+        let more = page.len() > limit;
+        page.truncate(limit);
+        let next = page.last().filter(|_| more).map(|booking| Cursor::behind(booking));
+        Ok(Begun::Answer(CalendarAnswer::Bookings { bookings: page, next }))
+    }
+
+    fn list_holds(&self, asker: &Asker, resource: ResourceId) -> Result<Begun, Refusal> {
+        if asker.role == Role::Viewer {
+            return Err(Refusal::new(Code::InsufficientPermissions, "a viewer sees no holds; ask an admin"));
+        }
+        let resource = self.here(resource)?;
+        let now = self.clock.now();
+        let calendar = self.directory.get(&resource).map(|entry| &entry.state.calendar);
+        let holds = calendar.into_iter().flat_map(|calendar| calendar.holds());
+        let mut own: Vec<_> = holds.filter(|held| may_see(asker, &held.hold.holder)).collect();
+        own.sort_by_key(|held| std::cmp::Reverse(held.hold.created_at));
+        own.truncate(BOOKINGS_PAGE_MAX);
+        let holds = own.into_iter().map(|held| seen(held, now)).collect();
+        Ok(Begun::Answer(CalendarAnswer::Holds(holds)))
+    }
+
+    /// A command about a calendar is done.
+    pub(super) fn calendar_settled(&mut self, op: CalendarOp, reply: Reply) {
+        let CalendarOp { counted, series, reply: caller, .. } = op;
+        if let Some((owner, what)) = counted {
+            self.index.answered(&owner, what);
+        }
+        let now = self.clock.now();
+        let answer = match reply {
+            Reply::Calendar(CalendarReply::Booked(bookings)) => Ok(CalendarAnswer::Booked { series, bookings }),
+            Reply::Calendar(CalendarReply::Booking(booking)) => Ok(CalendarAnswer::Booking(booking)),
+            Reply::Calendar(CalendarReply::Cancelled(booking, following)) => {
+                Ok(CalendarAnswer::Cancelled { booking, following })
+            }
+            Reply::Calendar(CalendarReply::Hold(held)) => Ok(CalendarAnswer::Hold(seen(&held, now))),
+            Reply::Calendar(CalendarReply::Done) => match &op.command {
+                CalendarCommand::PauseHolds(paused) => Ok(CalendarAnswer::Paused(*paused)),
+                _ => return,
+            },
+            reply => Err(refusal_of(reply)),
+        };
+        if let Some(caller) = caller {
+            self.say(caller, answer);
+        }
+    }
+
+    /// Gives up what has been over for too long.
+    pub(super) fn forget_old_bookings(&mut self) {
+        for (resource, (bookings, holds)) in self.index.to_forget(self.clock.now().wall) {
+            let command = CalendarCommand::Forget { bookings, holds };
+            self.send_calendar(&resource, CalendarOp { command, counted: None, series: None, reply: None });
+        }
+    }
+
+    /// The pause of one resource goes to its calendar.
+    pub(super) fn pause_resource(
+        &mut self,
+        resource: &ResourceId,
+        paused: bool,
+        reply: RpcReplyPort<Said<CalendarAnswer>>,
+    ) {
+        let command = CalendarCommand::PauseHolds(paused);
+        self.send_calendar(resource, CalendarOp { command, counted: None, series: None, reply: Some(reply) });
+    }
+}
+
+/// What a call leads to.
+enum Begun {
+    Answer(CalendarAnswer),
+    Pause {
+        resource: Option<ResourceId>,
+        paused: bool,
+    },
+    Command {
+        resource: ResourceId,
+        command: CalendarCommand,
+        counted: Option<(Requester, Countable)>,
+        series: Option<SeriesId>,
+    },
+}
+
+impl Begun {
+    fn command(resource: ResourceId, command: CalendarCommand) -> Self {
+        Begun::Command { resource, command, counted: None, series: None }
+    }
+}
+
+fn seen(held: &HeldSlot, now: Now) -> HoldSeen {
+    HoldSeen::new(&held.hold, now.wall_at(held.deadline))
+}
+
+/// Holds are seen by their owner and by admins only.
+fn may_see(asker: &Asker, holder: &Requester) -> bool {
+    asker.role == Role::Admin || (asker.role == Role::Agent && asker.owns(holder))
+}
+
+fn not_a_viewer(asker: &Asker, what: &str) -> Result<(), Refusal> {
+    match asker.role {
+        Role::Viewer => Err(Refusal::new(
+            Code::InsufficientPermissions,
+            format!("a viewer may not {what}; ask an admin for another token"),
+        )),
+        Role::Agent | Role::Admin => Ok(()),
+    }
+}

@@ -1,0 +1,258 @@
+//! Where every booking and hold of a node is, whose they are, and how long they have been over.
+
+use std::collections::{BTreeSet, HashMap};
+
+use jiff::Timestamp;
+
+use crate::admission::calendar::{Calendar, CalendarChange};
+use crate::limits::{CALENDAR_ARCHIVE_KEPT, CALENDAR_ARCHIVE_MAX};
+use crate::model::{
+    Booking, BookingId, BookingStatus, Hold, HoldId, HoldStatus, IdempotencyKey, Requester, ResourceId, SeriesId,
+};
+
+/// Bookings and holds that one look at the archive gives up at most.
+const FORGOTTEN_AT_ONCE_MAX: usize = 1_000;
+
+/// An index over the calendars of all resources.
+#[derive(Debug, Default)]
+pub(super) struct CalendarIndex {
+    bookings: HashMap<BookingId, BookingPlace>,
+    holds: HashMap<HoldId, HoldPlace>,
+    /// The keys of active holds.
+    keys: HashMap<(Requester, IdempotencyKey), ResourceId>,
+    owners: HashMap<Requester, Owned>,
+    /// Everything that is over or will be, by when.
+    over: BTreeSet<(Timestamp, Item)>,
+}
+
+#[derive(Debug)]
+struct BookingPlace {
+    resource: ResourceId,
+    over_at: Timestamp,
+    /// Whose it is and what it counts as, while it is scheduled.
+    counts: Option<(Requester, Group, Timestamp)>,
+}
+
+#[derive(Debug)]
+struct HoldPlace {
+    resource: ResourceId,
+    over_at: Option<Timestamp>,
+    holder: Requester,
+    key: Option<IdempotencyKey>,
+}
+
+/// What counts as one booking: itself, or its whole series.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Group {
+    One(BookingId),
+    Series(SeriesId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Booking(BookingId),
+    Hold(HoldId),
+}
+
+/// What one principal has, with its sub-requesters.
+#[derive(Debug, Default)]
+struct Owned {
+    /// When the last scheduled one of each group ends.
+    last_end: BTreeSet<(Timestamp, Group)>,
+    ends: HashMap<Group, BTreeSet<(Timestamp, BookingId)>>,
+    active_holds: usize,
+    /// Asked for and not answered.
+    asked: [usize; 2],
+}
+
+/// What a principal may have only so many of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Countable {
+    Booking,
+    Hold,
+}
+
+impl CalendarIndex {
+    /// The resource of a booking.
+    pub(super) fn of_booking(&self, id: &BookingId) -> Option<&ResourceId> {
+        self.bookings.get(id).map(|place| &place.resource)
+    }
+
+    /// The resource of a hold.
+    pub(super) fn of_hold(&self, id: &HoldId) -> Option<&ResourceId> {
+        self.holds.get(id).map(|place| &place.resource)
+    }
+
+    /// The resource of the active hold that was made under a key.
+    pub(super) fn of_key(&self, holder: &Requester, key: &IdempotencyKey) -> Option<&ResourceId> {
+        self.keys.get(&(holder.clone(), key.clone()))
+    }
+
+    /// How many a principal has, those included that it has asked for: scheduled bookings that are not over, a series
+    /// counted as one, or active holds.
+    pub(super) fn count(&mut self, owner: &Requester, what: Countable, now: Timestamp) -> usize {
+        let Some(owned) = self.owners.get_mut(&owner.owner()) else { return 0 };
+        let asked = owned.asked[what as usize];
+        match what {
+            Countable::Booking => owned.last_end.iter().rev().take_while(|(ends_at, _)| *ends_at > now).count() + asked,
+            Countable::Hold => owned.active_holds + asked,
+        }
+    }
+
+    /// One is asked for.
+    pub(super) fn ask(&mut self, owner: &Requester, what: Countable) {
+        self.owners.entry(owner.owner()).or_default().asked[what as usize] += 1;
+    }
+
+    /// That is answered; what came of it has been [taken in](Self::take).
+    pub(super) fn answered(&mut self, owner: &Requester, what: Countable) {
+        if let Some(owned) = self.owners.get_mut(&owner.owner()) {
+            owned.asked[what as usize] -= 1;
+        }
+        self.tidy(owner);
+    }
+
+    /// Takes a change of a calendar in.
+    pub(super) fn take(&mut self, change: &CalendarChange) {
+        match change {
+            CalendarChange::Booking { booking, .. } => self.put_booking(booking),
+            CalendarChange::Hold { hold, .. } => self.put_hold(hold),
+            CalendarChange::Forgotten { bookings, holds } => {
+                bookings.iter().for_each(|id| self.drop_booking(id));
+                holds.iter().for_each(|id| self.drop_hold(id));
+            }
+            CalendarChange::HoldsPaused(_) => {}
+        }
+    }
+
+    /// Takes a whole calendar in.
+    pub(super) fn add(&mut self, calendar: &Calendar) {
+        calendar.bookings().for_each(|booking| self.put_booking(booking));
+        calendar.holds().for_each(|held| self.put_hold(&held.hold));
+    }
+
+    /// Takes a whole calendar out.
+    pub(super) fn remove(&mut self, calendar: &Calendar) {
+        calendar.bookings().for_each(|booking| self.drop_booking(&booking.id));
+        calendar.holds().for_each(|held| self.drop_hold(&held.hold.id));
+    }
+
+    /// What has been over for too long, or is too much, by its resource; the oldest first.
+    pub(super) fn to_forget(&self, now: Timestamp) -> HashMap<ResourceId, (Vec<BookingId>, Vec<HoldId>)> {
+        let old = now.checked_sub(CALENDAR_ARCHIVE_KEPT).unwrap_or(Timestamp::MIN);
+        // How many are over is counted only where there can be too many.
+        let over = || self.over.iter().take_while(|(at, _)| *at <= now).count();
+        let too_many = if self.over.len() > 2 * CALENDAR_ARCHIVE_MAX {
+            over().saturating_sub(2 * CALENDAR_ARCHIVE_MAX)
+        } else {
+            0
+        };
+        let mut found: HashMap<ResourceId, (Vec<BookingId>, Vec<HoldId>)> = HashMap::new();
+        let due = self.over.iter().enumerate().take_while(|(index, (at, _))| *index < too_many || *at <= old);
+        for (_, (_, item)) in due.take(FORGOTTEN_AT_ONCE_MAX) {
+            let resource = match item {
+                Item::Booking(id) => self.of_booking(id),
+                Item::Hold(id) => self.of_hold(id),
+            };
+            let Some(resource) = resource else { continue };
+            let (bookings, holds) = found.entry(resource.clone()).or_default();
+            match item {
+                Item::Booking(id) => bookings.push(id.clone()),
+                Item::Hold(id) => holds.push(id.clone()),
+            }
+        }
+        found
+    }
+
+    fn put_booking(&mut self, booking: &Booking) {
+        self.drop_booking(&booking.id);
+        let over_at = booking.over_at();
+        let group = booking.series.clone().map_or_else(|| Group::One(booking.id.clone()), Group::Series);
+        let counts = (booking.status == BookingStatus::Scheduled)
+            .then(|| (booking.holder.owner(), group, booking.window.ends_at()));
+        if let Some((owner, group, ends_at)) = &counts {
+            let owned = self.owners.entry(owner.clone()).or_default();
+            owned.change(group, |ends| {
+                ends.insert((*ends_at, booking.id.clone()));
+            });
+        }
+        self.over.insert((over_at, Item::Booking(booking.id.clone())));
+        let place = BookingPlace { resource: booking.resource_id.clone(), over_at, counts };
+        self.bookings.insert(booking.id.clone(), place);
+    }
+
+    fn drop_booking(&mut self, id: &BookingId) {
+        let Some(place) = self.bookings.remove(id) else { return };
+        self.over.remove(&(place.over_at, Item::Booking(id.clone())));
+        if let Some((owner, group, ends_at)) = place.counts {
+            if let Some(owned) = self.owners.get_mut(&owner) {
+                owned.change(&group, |ends| {
+                    ends.remove(&(ends_at, id.clone()));
+                });
+            }
+            self.tidy(&owner);
+        }
+    }
+
+    fn put_hold(&mut self, hold: &Hold) {
+        self.drop_hold(&hold.id);
+        let active = hold.status == HoldStatus::Active;
+        if active {
+            self.owners.entry(hold.holder.owner()).or_default().active_holds += 1;
+            if let Some(key) = &hold.key {
+                self.keys.insert((hold.holder.clone(), key.clone()), hold.resource_id.clone());
+            }
+        }
+        if let Some(at) = hold.settled_at {
+            self.over.insert((at, Item::Hold(hold.id.clone())));
+        }
+        let place = HoldPlace {
+            resource: hold.resource_id.clone(),
+            over_at: hold.settled_at,
+            holder: hold.holder.clone(),
+            key: hold.key.clone(),
+        };
+        self.holds.insert(hold.id.clone(), place);
+    }
+
+    fn drop_hold(&mut self, id: &HoldId) {
+        let Some(place) = self.holds.remove(id) else { return };
+        match place.over_at {
+            Some(at) => drop(self.over.remove(&(at, Item::Hold(id.clone())))),
+            None => {
+                if let Some(owned) = self.owners.get_mut(&place.holder.owner()) {
+                    owned.active_holds -= 1;
+                }
+                if let Some(key) = place.key {
+                    self.keys.remove(&(place.holder.clone(), key));
+                }
+                self.tidy(&place.holder);
+            }
+        }
+    }
+
+    fn tidy(&mut self, owner: &Requester) {
+        let owner = owner.owner();
+        if self.owners.get(&owner).is_some_and(Owned::is_empty) {
+            self.owners.remove(&owner);
+        }
+    }
+}
+
+impl Owned {
+    fn change(&mut self, group: &Group, by: impl FnOnce(&mut BTreeSet<(Timestamp, BookingId)>)) {
+        let ends = self.ends.entry(group.clone()).or_default();
+        if let Some((last, _)) = ends.last() {
+            self.last_end.remove(&(*last, group.clone()));
+        }
+        by(ends);
+        match ends.last() {
+            Some((last, _)) => drop(self.last_end.insert((*last, group.clone()))),
+            None => drop(self.ends.remove(group)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.active_holds == 0 && self.asked == [0, 0]
+    }
+}
