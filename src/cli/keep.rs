@@ -69,7 +69,7 @@ impl Holding<'_> {
     /// Tries once, and says how long to wait until the next time.
     async fn renew(&mut self, output: &mut Output<'_>) -> Result<Duration, Lost> {
         let sent = self.clock.now().run;
-        let body = RenewBody { ttl_ms: None, fence: Some(self.lease.fence) };
+        let body = RenewBody { fence: Some(self.lease.fence), ..RenewBody::default() };
         let renew = self.client.renew(&self.lease.id, &body);
         let why = match tokio::time::timeout(self.deadline.left(sent).max(TRY_LEAST), renew).await {
             Ok(Ok(renewed)) => {

@@ -242,7 +242,7 @@ impl RequestArgs {
 
 /// The body of a renew.
 pub(super) fn renew(ttl: Option<Ttl>, fence: Option<Fence>) -> RenewBody {
-    RenewBody { ttl_ms: ttl, fence }
+    RenewBody { ttl_ms: ttl, fence, ..RenewBody::default() }
 }
 
 fn fence(text: &str) -> Result<Fence, std::num::ParseIntError> {

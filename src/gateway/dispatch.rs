@@ -154,6 +154,8 @@ impl FrontState {
             note: ask.note.clone(),
             key: ask.key.clone(),
             fingerprint: ask.fingerprint(),
+            allow_shorter: ask.allow_shorter,
+            admin: ask.by_admin,
         };
         tracing::debug!(request = %id, %worker, attempt, "dispatched");
         let kind = CallKind::Dispatch { request: id.clone(), attempt };

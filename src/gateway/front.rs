@@ -189,7 +189,7 @@ impl Actor for Front {
         match message {
             FrontMessage::Request(ask, reply) => state.request(ask, reply),
             FrontMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
-            FrontMessage::Renew { id, caller, fence, ttl_ms, reply } => state.renew(id, &caller, fence, ttl_ms, reply),
+            FrontMessage::Renew { id, caller, ask, reply } => state.renew(id, &caller, ask, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
             FrontMessage::Watch(id, reply) => state.watch(id, reply),
             FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),

@@ -10,23 +10,17 @@ use super::session::{CallId, Outcome};
 use super::table::Route;
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
-use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal};
+use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal, RenewAsk};
 use crate::wire::call::{Answer, Call};
 
 type Reply = RpcReplyPort<Result<FleetLease, Refusal>>;
 
 impl FrontState {
-    pub(super) fn renew(
-        &mut self,
-        id: LeaseId,
-        caller: &Caller,
-        fence: Option<Fence>,
-        ttl_ms: Option<u64>,
-        reply: Reply,
-    ) {
+    pub(super) fn renew(&mut self, id: LeaseId, caller: &Caller, ask: RenewAsk, reply: Reply) {
         match self.routed(&id, caller, "renew") {
             Ok(FleetLease { worker, lease, .. }) => {
-                let call = Call::Renew { lease: lease.id, fence, ttl_ms };
+                let RenewAsk { ttl, fence, allow_shorter } = ask;
+                let call = Call::Renew { lease: lease.id, fence, ttl_ms: ttl.map(u64::from), allow_shorter };
                 self.ask(&worker, CallKind::Renew { id, fence, reply }, call, CALL_BOUND);
             }
             Err(refusal) => drop(reply.send(Err(refusal))),

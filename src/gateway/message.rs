@@ -9,7 +9,8 @@ use super::view::Seen;
 use crate::admission::Request;
 use crate::clock::RunTime;
 use crate::model::{
-    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, ResourceId,
+    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, ResourceAddress,
+    ResourceId,
 };
 use crate::wire::hello::Hello;
 use crate::wire::report::ResourceReport;
@@ -103,10 +104,8 @@ pub enum FrontMessage {
         id: LeaseId,
         /// On whose word.
         caller: Caller,
-        /// The grant that is meant.
-        fence: Option<Fence>,
-        /// A new width, in ms.
-        ttl_ms: Option<u64>,
+        /// What is asked for.
+        ask: RenewAsk,
         /// Answered once its worker has answered.
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },

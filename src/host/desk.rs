@@ -289,14 +289,9 @@ impl Actor for Desk {
                 Ok(resource) => state.send(&resource, OpKind::Drain { drained, reply }, Command::Drain(drained)),
                 Err(refusal) => drop(reply.send(Err(refusal))),
             },
-            DeskMessage::Renew { lease, fence, ttl, authority, reply } => {
-                let command = Command::Renew {
-                    lease: lease.clone(),
-                    fence,
-                    ttl,
-                    allow_shorter: false,
-                    authority: authority.clone(),
-                };
+            DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply } => {
+                let (of, by) = (lease.clone(), authority.clone());
+                let command = Command::Renew { lease: of, fence, ttl, allow_shorter, authority: by };
                 match state.find_lease(&lease) {
                     Some(Grant { lease: LeaseRecord { resource_id, renewed_at, .. }, .. }) => {
                         state.send(&resource_id, OpKind::Renew { lease, renewed_at, authority, reply }, command);

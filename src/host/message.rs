@@ -251,6 +251,8 @@ pub enum DeskMessage {
         fence: Option<Fence>,
         /// A new width.
         ttl: Option<Duration>,
+        /// Rather a shorter renewal than none, where a booking is in the way.
+        allow_shorter: bool,
         /// On whose word.
         authority: Authority,
         /// Answered once it is durable.

@@ -80,7 +80,7 @@ impl Bench {
 
     fn renew(&self, grant: &Grant) -> Receiver<Said<Grant>> {
         let (lease, authority) = (grant.lease.id.clone(), Authority::Client(Caller::admin()));
-        self.send(|reply| DeskMessage::Renew { lease, fence: None, ttl: None, authority, reply })
+        self.send(|reply| DeskMessage::Renew { lease, fence: None, ttl: None, allow_shorter: false, authority, reply })
     }
 
     fn kill(&self, resource: &str) {

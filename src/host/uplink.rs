@@ -186,13 +186,14 @@ impl Uplink {
                 let (reply, answer) = port();
                 (DeskMessage::Settle { request, attempt, reply }, Begun::Settled(answer))
             }
-            Call::Renew { lease, fence, ttl_ms } => {
+            Call::Renew { lease, fence, ttl_ms, allow_shorter } => {
                 let ttl = match ttl_ms.map(|ms| self.bounded(ms)).transpose() {
                     Ok(ttl) => ttl,
                     Err(refusal) => return Some(Begun::Refused(refusal)),
                 };
                 let (reply, answer) = port();
-                (DeskMessage::Renew { lease, fence, ttl, authority: authority(), reply }, Begun::Renewed(answer))
+                let authority = authority();
+                (DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply }, Begun::Renewed(answer))
             }
             Call::Release { lease, fence } => {
                 let (reply, answer) = port();
@@ -205,8 +206,21 @@ impl Uplink {
 
     /// What arrives is a claim: only this gateway's own requesters, and only what this worker's rules allow.
     fn checked(&self, dispatch: Dispatch) -> Result<(Ask, Origin), Refusal> {
-        let Dispatch { request, attempt, door, requester, target, mode, ttl_ms, lease_id, note, key, fingerprint } =
-            dispatch;
+        let Dispatch {
+            request,
+            attempt,
+            door,
+            requester,
+            target,
+            mode,
+            ttl_ms,
+            lease_id,
+            note,
+            key,
+            fingerprint,
+            allow_shorter,
+            admin,
+        } = dispatch;
         if requester.via.as_ref() != Some(&self.gateway) {
             let own = Requester { via: Some(self.gateway.clone()), ..requester };
             return Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")));
@@ -237,8 +251,8 @@ impl Uplink {
             note,
             key,
             ticket,
-            allow_shorter: false,
-            by_admin: false,
+            allow_shorter,
+            by_admin: admin,
             left_out,
         };
         Ok((ask, Origin::Gateway { attempt, fingerprint }))

@@ -12,7 +12,7 @@ use super::query::Params;
 use super::router::Front;
 use crate::model::{Caller, Fence, LeaseId, ResourceAddress};
 use crate::service::answers::{Acquired, Leases, OneLease};
-use crate::service::ask::{AcquireBody, RenewBody, bounded_ttl};
+use crate::service::ask::{AcquireBody, RenewBody};
 
 /// `POST /v1/resources/{id}/leases`: 201 with the lease, or 202 with the place in the waiting room.
 pub(super) async fn acquire(
@@ -52,8 +52,8 @@ pub(super) async fn renew(
     Id(id): Id<LeaseId>,
     OptionalBody(body): OptionalBody<RenewBody>,
 ) -> Answer {
-    bounded_ttl(body.ttl_ms, &front.app.rules)?;
-    Ok(ok(&front.app.coordinator.renew(&caller, &id, body.ttl_ms, body.fence).await?))
+    let ask = body.into_ask(&front.app.rules)?;
+    Ok(ok(&front.app.coordinator.renew(&caller, &id, ask).await?))
 }
 
 /// `DELETE /v1/leases/{id}?fence=`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, IdempotencyKey, LeaseId, Note, RequestId, Requester, ResourceId};
+use super::{Fingerprint, IdempotencyKey, LeaseId, Note, RequestId, Requester, ResourceId, Ttl};
 
 /// Whether a holder shares the resource with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -47,6 +47,17 @@ impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// What a renew asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RenewAsk {
+    /// A new width; none leaves the lease its own.
+    pub ttl: Option<Ttl>,
+    /// The grant that is meant; none means whichever there is.
+    pub fence: Option<Fence>,
+    /// Rather a shorter renewal than none, where a booking is in the way.
+    pub allow_shorter: bool,
 }
 
 /// What a worker knows of one lease, but its deadline: that runs on boot time while the node runs and on wall

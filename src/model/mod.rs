@@ -33,7 +33,7 @@ pub use id::{
     TokenId,
 };
 pub use label::{LabelKey, LabelValue, Labels};
-pub use lease::{Fence, LeaseRecord, Mode};
+pub use lease::{Fence, LeaseRecord, Mode, RenewAsk};
 pub use node::NodeRole;
 pub use proposal::{Proposal, WaitPolicy};
 pub use refusal::{Code, Refusal};

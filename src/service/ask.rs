@@ -4,8 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::admission::LeaseRules;
 use crate::model::{
-    Ask, Caller, ChosenLeaseId, Door, EventKind, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Principal, Priority,
-    Refusal, RequestId, Requester, ResourceAddress, Role, Selector, SubName, Target, Ticket, Timeout, Ttl, WaitPolicy,
+    Ask, Caller, ChosenLeaseId, Door, EventKind, Fence, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Principal,
+    Priority, Refusal, RenewAsk, RequestId, Requester, ResourceAddress, Role, Selector, SubName, Target, Ticket,
+    Timeout, Ttl, WaitPolicy,
 };
 
 /// A field that may be left out. `null` is not leaving it out: it is a value of the wrong type (SPEC §1).
@@ -113,7 +114,10 @@ pub struct RenewBody {
     pub ttl_ms: Option<Ttl>,
     /// The grant that is meant.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub fence: Option<crate::model::Fence>,
+    pub fence: Option<Fence>,
+    /// Rather a shorter renewal than none, where a booking is in the way.
+    #[serde(default)]
+    pub allow_shorter: bool,
 }
 
 /// Body of `POST /v1/tokens`.
@@ -146,6 +150,17 @@ pub struct Headers {
     pub requester: Option<SubName>,
     /// `Idempotency-Key`.
     pub idempotency_key: Option<IdempotencyKey>,
+}
+
+impl RenewBody {
+    /// Checks the width.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST` naming the field.
+    pub fn into_ask(self, rules: &LeaseRules) -> Result<RenewAsk, Refusal> {
+        bounded_ttl(self.ttl_ms, rules)?;
+        Ok(RenewAsk { ttl: self.ttl_ms, fence: self.fence, allow_shorter: self.allow_shorter })
+    }
 }
 
 impl AcquireBody {

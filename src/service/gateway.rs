@@ -21,8 +21,8 @@ use crate::clock::Clock;
 use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
 use crate::limits::NO_WAIT_ANSWER_BOUND;
 use crate::model::{
-    Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, Requester, ResourceAddress, Role,
-    Selector, Ttl, WaitPolicy,
+    Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
+    Role, Selector, WaitPolicy,
 };
 
 /// A gateway's front, as the front doors see it.
@@ -168,15 +168,9 @@ impl Coordinator for GatewayService {
         Ok(self.lease_view(&lease))
     }
 
-    async fn renew(
-        &self,
-        caller: &Caller,
-        id: &LeaseId,
-        ttl: Option<Ttl>,
-        fence: Option<Fence>,
-    ) -> Result<Renewed, Refusal> {
-        let (id, caller, ttl_ms) = (id.clone(), caller.clone(), ttl.map(u64::from));
-        let lease = self.ask(|reply| FrontMessage::Renew { id, caller, fence, ttl_ms, reply }).await??;
+    async fn renew(&self, caller: &Caller, id: &LeaseId, ask: RenewAsk) -> Result<Renewed, Refusal> {
+        let (id, caller) = (id.clone(), caller.clone());
+        let lease = self.ask(|reply| FrontMessage::Renew { id, caller, ask, reply }).await??;
         // A device without a driver has nothing to tell.
         Ok(Renewed { lease: self.lease_view(&lease), notices: Vec::new() })
     }

@@ -23,8 +23,8 @@ use crate::host::message::{
     Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
 };
 use crate::model::{
-    Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RequestId, Requester, ResourceAddress,
-    Role, Selector, Target, Ttl,
+    Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester,
+    ResourceAddress, Role, Selector, Target, Ttl,
 };
 use crate::store::{EventFilter, EventLog, EventRecord, ReadError};
 
@@ -220,15 +220,11 @@ impl Coordinator for HostService {
         Ok(self.lease_view(&grant))
     }
 
-    async fn renew(
-        &self,
-        caller: &Caller,
-        id: &LeaseId,
-        ttl: Option<Ttl>,
-        fence: Option<Fence>,
-    ) -> Result<Renewed, Refusal> {
+    async fn renew(&self, caller: &Caller, id: &LeaseId, ask: RenewAsk) -> Result<Renewed, Refusal> {
+        let RenewAsk { ttl, fence, allow_shorter } = ask;
         let (lease, ttl, authority) = (id.clone(), ttl.map(Ttl::duration), Authority::Client(caller.clone()));
-        let grant = self.change(|reply| DeskMessage::Renew { lease, fence, ttl, authority, reply }).await?;
+        let build = |reply| DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply };
+        let grant = self.change(build).await?;
         // A device without a driver has nothing to tell.
         Ok(Renewed { lease: self.lease_view(&grant), notices: Vec::new() })
     }

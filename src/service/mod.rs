@@ -19,7 +19,7 @@ use self::ask::EventQuery;
 pub use self::gateway::GatewayService;
 pub use self::host::HostService;
 use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView};
-use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RequestId, Requester, ResourceAddress, Selector, Ttl};
+use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RenewAsk, RequestId, Requester, ResourceAddress, Selector};
 
 /// The operations of a node. Every wait in here is bounded.
 #[async_trait]
@@ -46,14 +46,8 @@ pub trait Coordinator: Send + Sync + 'static {
     /// One active lease.
     async fn lease(&self, caller: &Caller, id: &LeaseId) -> Result<LeaseView, Refusal>;
 
-    /// Moves a lease's deadline to now plus its width, or plus `ttl`, which becomes the new width.
-    async fn renew(
-        &self,
-        caller: &Caller,
-        id: &LeaseId,
-        ttl: Option<Ttl>,
-        fence: Option<Fence>,
-    ) -> Result<Renewed, Refusal>;
+    /// Moves a lease's deadline to now plus its width, or plus the one that is asked for, which becomes the new width.
+    async fn renew(&self, caller: &Caller, id: &LeaseId, ask: RenewAsk) -> Result<Renewed, Refusal>;
 
     /// Ends a lease.
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal>;

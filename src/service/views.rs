@@ -37,6 +37,9 @@ pub struct LeaseView {
     pub renewed_at: Timestamp,
     /// Its width.
     pub ttl_ms: u64,
+    /// The width that was asked for, where a booking has cut it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_ttl_ms: Option<u64>,
     /// When it ends, by the node's wall clock.
     #[serde(with = "instant")]
     pub expires_at: Timestamp,
@@ -79,6 +82,7 @@ impl LeaseView {
             granted_at: lease.granted_at,
             renewed_at: lease.renewed_at,
             ttl_ms: whole_ms(lease.ttl),
+            asked_ttl_ms: lease.asked_ttl.map(whole_ms),
             expires_at: now.wall_at(deadline),
             expires_in_ms: whole_ms(deadline.left(now.run)),
             id_chosen_by_requester: lease.id_chosen_by_requester,

@@ -60,6 +60,9 @@ pub enum Call {
         fence: Option<Fence>,
         /// A new width, in ms.
         ttl_ms: Option<u64>,
+        /// Rather a shorter renewal than none, where a booking is in the way.
+        #[serde(default)]
+        allow_shorter: bool,
     },
     /// End a lease.
     Release {
@@ -96,6 +99,12 @@ pub struct Dispatch {
     pub key: Option<IdempotencyKey>,
     /// What the key stands for at the gateway.
     pub fingerprint: Fingerprint,
+    /// Rather a shorter lease than none, where a booking is in the way.
+    #[serde(default)]
+    pub allow_shorter: bool,
+    /// True when an admin of the gateway's asks, whom the bookings of others do not stop.
+    #[serde(default)]
+    pub admin: bool,
 }
 
 /// An answer with its correlation id.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
-use berth::model::{Ask, Caller, LeaseId, Refusal, ResourceAddress};
+use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, ResourceAddress};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
 use berth::service::answers::Acquired;
@@ -125,7 +125,7 @@ impl Lab {
     }
 
     pub async fn renew(&self, id: &LeaseId) -> Result<LeaseView, Refusal> {
-        self.gateway().renew(&Caller::admin(), id, None, None).await.map(|renewed| renewed.lease)
+        self.gateway().renew(&Caller::admin(), id, RenewAsk::default()).await.map(|renewed| renewed.lease)
     }
 
     pub async fn leases(&self) -> Vec<LeaseView> {

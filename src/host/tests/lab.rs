@@ -179,7 +179,7 @@ impl Lab {
 
     pub(super) fn begin_renew(&self, lease: &LeaseRecord) -> Receiver<Said<super::super::message::Grant>> {
         let (lease, fence, authority) = (lease.id.clone(), Some(lease.fence), Authority::Client(Caller::admin()));
-        self.send(|reply| DeskMessage::Renew { lease, fence, ttl: None, authority, reply })
+        self.send(|reply| DeskMessage::Renew { lease, fence, ttl: None, allow_shorter: false, authority, reply })
     }
 
     pub(super) async fn renew(&self, lease: &LeaseRecord) -> Result<Fence, Code> {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::model::{
-    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeRole, Refusal, RequestId,
-    Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
+    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeRole, Refusal, RenewAsk,
+    RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
 };
 use crate::service::Coordinator;
 use crate::service::answers::{Acquired, Events, Left, Notice, Pending, Renewed};
@@ -92,6 +92,7 @@ fn lease(id: &str, holder: Requester) -> LeaseView {
         granted_at: Timestamp::UNIX_EPOCH,
         renewed_at: Timestamp::UNIX_EPOCH,
         ttl_ms: 1000,
+        asked_ttl_ms: None,
         expires_at: Timestamp::UNIX_EPOCH,
         expires_in_ms: 1000,
         id_chosen_by_requester: false,
@@ -225,14 +226,10 @@ impl Coordinator for Fake {
         Ok(lease(id.as_str(), Requester::local(caller.principal.clone(), None)))
     }
 
-    async fn renew(
-        &self,
-        caller: &Caller,
-        id: &LeaseId,
-        ttl: Option<Ttl>,
-        fence: Option<Fence>,
-    ) -> Result<Renewed, Refusal> {
-        self.note(format!("renew {id} {:?} {fence:?}", ttl.map(Ttl::duration)));
+    async fn renew(&self, caller: &Caller, id: &LeaseId, ask: RenewAsk) -> Result<Renewed, Refusal> {
+        let RenewAsk { ttl, fence, allow_shorter } = ask;
+        let shorter = if allow_shorter { " or shorter" } else { "" };
+        self.note(format!("renew {id} {:?} {fence:?}{shorter}", ttl.map(Ttl::duration)));
         let notices = vec![Notice { at: Timestamp::UNIX_EPOCH, message: "it fell".to_owned() }];
         Ok(Renewed { lease: self.lease(caller, id).await?, notices })
     }

@@ -17,7 +17,8 @@ fn client(name: &str, role: Role) -> Authority {
 
 fn renew(fence: Option<Fence>, ttl_s: Option<u64>) -> Command {
     let authority = client("ruth", Role::Agent);
-    Command::Renew { lease: text("lse_1"), fence, ttl: ttl_s.map(Duration::from_secs), allow_shorter: false, authority }
+    let ttl = ttl_s.map(Duration::from_secs);
+    Command::Renew { lease: text("lse_1"), fence, ttl, allow_shorter: false, authority }
 }
 
 fn release(fence: Option<Fence>, authority: Authority) -> Command {

@@ -196,13 +196,10 @@ impl Callers {
                 Command::Withdraw { request, why: *why }
             }
             Asked::Leave { holder } => Command::Leave { holder: sample::text(HOLDERS[*holder]) },
-            Asked::Renew { lease: index, fence: named, ttl_ms, by } => Command::Renew {
-                lease: lease(*index),
-                fence: fence(named),
-                ttl: ttl_ms.map(ms),
-                allow_shorter: false,
-                authority: by.clone(),
-            },
+            Asked::Renew { lease: index, fence: named, ttl_ms, by } => {
+                let (lease, ttl, authority) = (lease(*index), ttl_ms.map(ms), by.clone());
+                Command::Renew { lease, fence: fence(named), ttl, allow_shorter: false, authority }
+            }
             Asked::Release { lease: index, fence: named, by } => {
                 Command::Release { lease: lease(*index), fence: fence(named), authority: by.clone() }
             }

@@ -48,10 +48,10 @@ fn ways(kim: fn(Waiter, Now) -> Waiter) -> Vec<(&'static str, Device, Command, N
 
     let (device, _) = held(kim);
     let renew = Command::Renew {
-        allow_shorter: false,
         lease: text("lse_1"),
         fence: None,
         ttl: None,
+        allow_shorter: false,
         authority: berth::model::Authority::Client(berth::model::Caller::admin()),
     };
     let (mut device, late) = (device, at(600_000));

@@ -243,13 +243,10 @@ fn command(number: usize, what: What, resource: usize, state: &ResourceState, no
             let (left_out, speaker) = (LeftOut::default(), Speaker::Requester);
             Command::Ask { waiter: Box::new(waiter), otherwise, left_out, speaker }
         }
-        What::Renew { ttl_ms } => Command::Renew {
-            lease,
-            fence: None,
-            ttl: ttl_ms.map(Duration::from_millis),
-            allow_shorter: false,
-            authority,
-        },
+        What::Renew { ttl_ms } => {
+            let ttl = ttl_ms.map(Duration::from_millis);
+            Command::Renew { lease, fence: None, ttl, allow_shorter: false, authority }
+        }
         What::Release => Command::Release { lease, fence: None, authority },
         What::Leave { who } => Command::Leave { holder: requester(who) },
         What::Withdraw { first, why } => {
