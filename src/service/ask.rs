@@ -46,7 +46,7 @@ pub struct AcquireBody {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
     /// Rather a shorter lease than none, where a booking is in the way.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_shorter: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct RequestBody {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ticket: Option<Ticket>,
     /// Rather a shorter lease than none, where a booking is in the way.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_shorter: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct RenewBody {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
     /// Rather a shorter renewal than none, where a booking is in the way.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_shorter: bool,
 }
 

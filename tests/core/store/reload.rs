@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth::admission::resource::{
     Around, Change, Command, Decision, EndReason, Otherwise, Place, Rejection, ResourceState, Rivals, apply, decide,
 };
-use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
+use berth::admission::{Attendance, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
 use berth::model::{
     Authority, Caller, LeaseId, LeftOut, Mode, Priority, RequestId, Requester, ResourceSpec, WaitPolicy,
