@@ -13,9 +13,11 @@
 mod answer;
 mod bind;
 mod body;
+mod bookings;
 mod door;
 mod events;
 mod headers;
+mod holds;
 mod lease_events;
 mod leases;
 mod log;

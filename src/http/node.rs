@@ -20,6 +20,11 @@ pub(super) async fn status(State(front): State<Front>, Extension(caller): Extens
     Ok(json(StatusCode::OK, &front.app.coordinator.status(&caller).await?))
 }
 
+/// `GET /v1/doctor`: what the node's database has that must not be. The coordinator says who may ask.
+pub(super) async fn doctor(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
+    Ok(ok(&front.app.coordinator.doctor(&caller).await?))
+}
+
 /// `GET /v1/healthz`: the process answers.
 pub(super) async fn healthz() -> Response {
     ok(&serde_json::json!({ "ok": true }))

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 
 use super::answer::Problem;
-use crate::model::{InvalidId, LeaseId, Refusal, RequestId, ResourceAddress, TokenId};
+use crate::model::{BookingId, HoldId, InvalidId, LeaseId, Refusal, RequestId, ResourceAddress, TokenId};
 
 /// What may stand for `{id}` in a route.
 pub(super) trait PathId: FromStr<Err = InvalidId> {
@@ -24,6 +24,14 @@ impl PathId for LeaseId {
 
 impl PathId for RequestId {
     const FIELD: &'static str = "requestId";
+}
+
+impl PathId for BookingId {
+    const FIELD: &'static str = "bookingId";
+}
+
+impl PathId for HoldId {
+    const FIELD: &'static str = "holdId";
 }
 
 impl PathId for TokenId {

@@ -20,6 +20,10 @@ fn taken(method: &Method, route: &str) -> &'static [&'static str] {
         ("GET" | "HEAD", "/v1/events") => &["after", "limit", "event"],
         ("GET" | "HEAD", "/v1/events/stream") => &["after", "event"],
         ("DELETE", "/v1/leases/{id}") => &["fence"],
+        ("GET" | "HEAD", "/v1/bookings" | "/v1/resources/{id}/bookings") => {
+            &["from", "to", "status", "mine", "after", "limit"]
+        }
+        ("DELETE", "/v1/bookings/{id}") => &["following"],
         _ => &[],
     }
 }

@@ -15,7 +15,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::answer::Problem;
 use super::{
-    App, door, events, lease_events, leases, node, query, request_events, requests, resources, tokens, waiting_room,
+    App, bookings, door, events, holds, lease_events, leases, node, query, request_events, requests, resources, tokens,
+    waiting_room,
 };
 use crate::model::{Code, Refusal};
 
@@ -50,6 +51,16 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/resources/{id}/waiting-room", get(waiting_room::show))
         .route("/v1/resources/{id}/waiting-room/me", delete(waiting_room::leave))
         .route("/v1/resources/{id}/drain", post(resources::drain).delete(resources::undrain))
+        .route("/v1/resources/{id}/bookings", get(bookings::of_resource).post(bookings::create))
+        .route("/v1/resources/{id}/holds", get(holds::list).post(holds::create))
+        .route("/v1/resources/{id}/holds/pause", post(holds::pause))
+        .route("/v1/resources/{id}/holds/resume", post(holds::resume))
+        .route("/v1/bookings", get(bookings::list))
+        .route("/v1/bookings/{id}", get(bookings::show).patch(bookings::reschedule).delete(bookings::cancel))
+        .route("/v1/holds/pause", post(holds::pause_all))
+        .route("/v1/holds/resume", post(holds::resume_all))
+        .route("/v1/holds/{id}", get(holds::show).delete(holds::release))
+        .route("/v1/holds/{id}/confirm", post(holds::confirm))
         .route("/v1/lease-requests", get(requests::list).post(requests::ask))
         .route("/v1/lease-requests/{id}", get(requests::show).delete(requests::cancel))
         .route("/v1/lease-requests/{id}/events", get(request_events::stream))
@@ -61,6 +72,7 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/events/stream", get(events::stream))
         .route("/v1/workers", get(node::workers))
         .route("/v1/status", get(node::status))
+        .route("/v1/doctor", get(node::doctor))
         .route("/v1/healthz", get(node::healthz))
         .route("/v1/readyz", get(node::readyz))
         .route("/v1/tokens", get(tokens::list).post(tokens::create))

@@ -46,9 +46,19 @@ impl Cursor {
         Self(booking.window.starts_at(), booking.id.clone())
     }
 
+    /// Behind a booking of that id whose window starts then.
+    pub fn new(starts_at: Timestamp, id: BookingId) -> Self {
+        Self(starts_at, id)
+    }
+
     /// When the window of that booking starts.
     pub fn starts_at(&self) -> Timestamp {
         self.0
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &BookingId {
+        &self.1
     }
 }
 
@@ -63,9 +73,11 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = "is no cursor; take it from the field next of the page before";
-        let (at, id) = text.split_once("-book_").ok_or(wrong)?;
-        let at = at.parse().ok().and_then(|us| Timestamp::from_microsecond(us).ok()).ok_or(wrong)?;
-        Ok(Self(at, format!("book_{id}").parse().map_err(|_| wrong)?))
+        // An instant before 1970 begins with a sign.
+        let sign = usize::from(text.starts_with('-'));
+        let end = sign + text[sign..].find('-').ok_or(wrong)?;
+        let at = text[..end].parse().ok().and_then(|us| Timestamp::from_microsecond(us).ok()).ok_or(wrong)?;
+        Ok(Self(at, text[end + 1..].parse().map_err(|_| wrong)?))
     }
 }
 
@@ -80,5 +92,24 @@ impl TryFrom<String> for Cursor {
 impl From<Cursor> for String {
     fn from(it: Cursor) -> String {
         it.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_also_as_a_gateway_writes_it() {
+        let id = BookingId::generate();
+        for id in [id.clone(), id.through(&"rack-1".parse().unwrap())] {
+            for us in [0, 1_767_225_600_000_001, -5] {
+                let cursor = Cursor::new(Timestamp::from_microsecond(us).unwrap(), id.clone());
+                assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+            }
+        }
+        for bad in ["", "-", "5", "-book_1", "x-book_1", "5-hold_1", "--", "é-"] {
+            assert!(bad.parse::<Cursor>().is_err(), "{bad}");
+        }
     }
 }

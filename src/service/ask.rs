@@ -10,7 +10,7 @@ use crate::model::{
 };
 
 /// A field that may be left out. `null` is not leaving it out: it is a value of the wrong type (SPEC §1).
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
@@ -260,7 +260,7 @@ pub fn requester(caller: &Caller, body: Option<SubName>, header: Option<SubName>
     Ok(Requester::local(caller.principal.clone(), one_of("requester", body, header)?))
 }
 
-fn one_of<T: PartialEq>(field: &str, body: Option<T>, header: Option<T>) -> Result<Option<T>, Refusal> {
+pub(super) fn one_of<T: PartialEq>(field: &str, body: Option<T>, header: Option<T>) -> Result<Option<T>, Refusal> {
     match (body, header) {
         (Some(body), Some(header)) if body != header => {
             Err(Refusal::bad_field(field, "body and header differ; send one"))

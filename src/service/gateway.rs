@@ -29,7 +29,7 @@ use crate::model::{
 #[derive(Debug)]
 pub struct GatewayService {
     front: ActorRef<FrontMessage>,
-    name: NodeName,
+    pub(super) name: NodeName,
     clock: Clock,
     started_at: Timestamp,
 }

@@ -34,7 +34,7 @@ pub struct HostService {
     desk: ActorRef<DeskMessage>,
     events: EventLog,
     tickets: Arc<TicketKey>,
-    name: NodeName,
+    pub(super) name: NodeName,
     clock: Clock,
     started_at: Timestamp,
 }
@@ -52,11 +52,14 @@ impl HostService {
         Self { desk, events, tickets, name, clock, started_at }
     }
 
-    async fn read<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Result<T, Refusal> {
+    pub(super) async fn read<T: ractor::Message>(
+        &self,
+        build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage,
+    ) -> Result<T, Refusal> {
         ask_actor(&self.desk, ACTOR_BOUND, build).await.ok_or_else(unanswered)
     }
 
-    async fn change<T: ractor::Message>(
+    pub(super) async fn change<T: ractor::Message>(
         &self,
         build: impl FnOnce(RpcReplyPort<Said<T>>) -> DeskMessage,
     ) -> Result<T, Refusal> {
@@ -320,7 +323,7 @@ impl Coordinator for HostService {
                 role: NodeRole::Worker,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 started_at: self.started_at,
-                ready: true,
+                ready: self.readiness().await.ready,
             },
             resources: ResourceCounts::of(resources.iter().map(|resource| resource.state)),
             leases: leases.len(),
@@ -331,7 +334,9 @@ impl Coordinator for HostService {
 
     async fn readiness(&self) -> Readiness {
         // The desk admits from its first message on: what had expired was settled before it started.
-        Readiness { ready: true, reasons: Vec::new(), workers: None }
+        let complaints = ask_actor(&self.desk, ACTOR_BOUND, DeskMessage::Complaints).await;
+        let reasons = complaints.unwrap_or_else(|| vec!["the node's desk does not answer".to_owned()]);
+        Readiness { ready: reasons.is_empty(), reasons, workers: None }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What both roles answer. A host and a gateway implement [`Coordinator`]; the front doors know only this.
 //!
 //! Every answer is one of the shapes in [`views`], every question one of those in [`ask`], and every "no" a
-//! [`Refusal`].
+//! [`Refusal`]. What is about bookings and holds is in [`calendar`].
 
 mod access;
 pub mod answers;
 pub mod ask;
+pub mod calendar;
 mod gateway;
 mod host;
 pub mod views;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 
 use self::answers::{Acquired, Events, Left, Renewed};
 use self::ask::EventQuery;
+use self::calendar::Calendars;
 pub use self::gateway::GatewayService;
 pub use self::host::HostService;
 use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView};
@@ -23,7 +25,7 @@ use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RenewAsk, RequestId, Re
 
 /// The operations of a node. Every wait in here is bounded.
 #[async_trait]
-pub trait Coordinator: Send + Sync + 'static {
+pub trait Coordinator: Calendars {
     /// Leases a named resource now, or stands in its waiting room, or refuses (SPEC §2, door 1).
     async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal>;
 

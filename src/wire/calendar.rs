@@ -107,6 +107,24 @@ pub enum CalendarAsk {
     },
 }
 
+impl CalendarAsk {
+    /// The resource that it names, if it names one.
+    pub fn resource(&self) -> Option<&ResourceId> {
+        match self {
+            CalendarAsk::Book { resource, .. } | CalendarAsk::Hold { resource, .. } | CalendarAsk::Holds(resource) => {
+                Some(resource)
+            }
+            CalendarAsk::Bookings { resource, .. } | CalendarAsk::PauseHolds { resource, .. } => resource.as_ref(),
+            CalendarAsk::Reschedule { .. }
+            | CalendarAsk::Cancel { .. }
+            | CalendarAsk::Booking(_)
+            | CalendarAsk::Confirm { .. }
+            | CalendarAsk::Release { .. }
+            | CalendarAsk::OneHold(_) => None,
+        }
+    }
+}
+
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::model::{
-    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeRole, Refusal, RenewAsk,
-    RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
+    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeName, NodeRole, Refusal,
+    RenewAsk, RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
 };
 use crate::service::Coordinator;
 use crate::service::answers::{Acquired, Events, Left, Notice, Pending, Renewed};
@@ -20,6 +20,7 @@ use crate::service::views::{
     EventView, LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts, ResourceView,
     StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
+use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 
 pub(super) const REQUEST: &str = "req_0198f3a0-0000-7000-8000-000000000000";
 /// A request that can no more be cancelled.
@@ -42,6 +43,10 @@ pub(super) struct Fake {
     pub log: Mutex<Vec<EventView>>,
     /// Set off when the log has grown.
     pub grown: Notify,
+    /// What was asked of the calendars: the worker that was named, and the call.
+    pub calendar: Mutex<Vec<(Option<NodeName>, CalendarCall)>>,
+    /// What the calendars answer, one after the other.
+    pub booked: Mutex<VecDeque<Result<CalendarAnswer, Refusal>>>,
 }
 
 impl Fake {

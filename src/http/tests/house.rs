@@ -131,6 +131,13 @@ impl House {
         self.send(Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
     }
 
+    /// Sends JSON by any method as the holder of a token.
+    pub async fn ask(&self, method: &str, path: &str, secret: &str, body: &str) -> Told {
+        let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {secret}"));
+        let request = request.header("content-type", "application/json").extension(Peer::Network);
+        self.send(request.body(Body::from(body.to_owned())).unwrap()).await
+    }
+
     pub async fn get(&self, path: &str) -> Told {
         self.call("GET", path).await
     }

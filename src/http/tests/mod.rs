@@ -1,4 +1,7 @@
+mod bookings;
+mod calendar;
 mod fake;
+mod holds;
 mod house;
 mod listening;
 mod refusals;

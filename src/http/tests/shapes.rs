@@ -191,6 +191,8 @@ async fn a_renew_takes_a_body_or_none_and_a_release_takes_a_fence() {
     assert_eq!(house.fake.last(), "renew mine None None");
     house.post("/v1/leases/rack-1.lse_1/renew", r#"{"ttlMs":5000,"fence":7}"#).await;
     assert_eq!(house.fake.last(), "renew rack-1.lse_1 Some(5s) Some(Fence(7))");
+    house.post("/v1/leases/mine/renew", r#"{"allowShorter":true}"#).await;
+    assert_eq!(house.fake.last(), "renew mine None None or shorter");
 
     let told = house.call("DELETE", "/v1/leases/mine?fence=7").await;
     let released = json!({"leaseId": "mine", "resourceId": "pixel", "message": "Lease mine released",
