@@ -7,9 +7,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
+use crate::admission::calendar::{CalendarChange, HoldMove};
 use crate::admission::resource::Change;
 use crate::clock::RunTime;
-use crate::model::{Fence, Fingerprint, LeaseRecord, Mode, Note, RequestId, Target};
+use crate::model::{
+    Fence, Fingerprint, Hold, HoldId, HoldStatus, LeaseRecord, Mode, Note, RequestId, Target, TokenHash, Window,
+};
 use crate::store::{EVENTS_READ_MAX, EventFilter};
 
 /// A writer and what its batches were answered, by the lease that each was to grant.
@@ -17,6 +20,7 @@ struct Desk {
     folder: TempDir,
     writer: Writer,
     events: EventLog,
+    invariants: Invariants,
     answers: Arc<Mutex<BTreeMap<String, Result<(), CommitError>>>>,
 }
 
@@ -52,8 +56,8 @@ fn granted(lease: LeaseRecord) -> Change {
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (writer, events, _, _) = Writer::open(&folder.path().join("berth.db"), now()).unwrap();
-        Self { folder, writer, events, answers: Arc::default() }
+        let (writer, events, invariants, _) = Writer::open(&folder.path().join("berth.db"), now()).unwrap();
+        Self { folder, writer, events, invariants, answers: Arc::default() }
     }
 
     /// A batch that is remembered under `name`.
@@ -88,7 +92,7 @@ impl Desk {
 
     /// What the next start finds.
     fn found(self) -> Vec<String> {
-        drop((self.writer, self.events));
+        drop((self.writer, self.events, self.invariants));
         let (_, _, _, loaded) = Writer::open(&self.folder.path().join("berth.db"), now()).unwrap();
         let leases = loaded.resources.iter().flat_map(|resource| &resource.leases);
         leases.map(|(lease, _)| lease.id.to_string()).collect()
@@ -111,6 +115,73 @@ fn a_group_whose_commit_is_refused_has_not_happened_and_later_ones_go_on() {
     assert_eq!(desk.answer("later"), Ok(()));
     assert_eq!(desk.told(), ["before", "first", "later"]);
     assert_eq!(desk.found(), ["before", "first", "later"]);
+}
+
+/// A hold of the slot that everybody here wants.
+fn held(id: &str) -> Change {
+    let wall = |s| now().wall.checked_add(Duration::from_secs(s)).unwrap();
+    let hold = Hold {
+        id: id.parse().unwrap(),
+        resource_id: "bench-1".parse().unwrap(),
+        holder: "ci".parse().unwrap(),
+        window: Window::new(wall(3_600), wall(7_200)).unwrap(),
+        status: HoldStatus::Active,
+        ttl: Duration::from_secs(600),
+        key: None,
+        token: TokenHash::of("secret"),
+        booking: None,
+        created_at: now().wall,
+        settled_at: None,
+    };
+    let deadline = now().run + hold.ttl;
+    let what = HoldMove::Created;
+    Change::Calendar(CalendarChange::Hold { hold: Arc::new(hold), what, deadline, expires_at: now().wall_at(deadline) })
+}
+
+#[test]
+fn a_hold_whose_commit_is_refused_leaves_no_row_and_no_event_and_its_slot_is_free() {
+    let mut desk = Desk::new();
+    let (first, second) = (HoldId::generate(), HoldId::generate());
+    desk.writer.connection.commit_hook(Some(|| true)).unwrap();
+    desk.writer.run(vec![desk.batch("first", vec![held(first.as_str())])]).unwrap();
+    assert!(matches!(desk.answer("first"), Err(CommitError::Disk(_))), "{:?}", desk.answer("first"));
+    let count = |table: &str, desk: &Desk| -> i64 {
+        desk.writer.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(["hold", "event", "resource"].map(|table| count(table, &desk)), [0, 0, 0]);
+    desk.writer.run(vec![desk.batch("second", vec![held(second.as_str())])]).unwrap();
+    assert_eq!(desk.answer("second"), Ok(()));
+    let kept: String = desk.writer.connection.query_row("SELECT id FROM hold", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, second.as_str());
+    assert_eq!(count("event", &desk), 1);
+}
+
+/// Those who look for violations have the file open too.
+#[test]
+fn a_look_at_the_invariants_that_is_under_way_when_a_commit_fails_is_waited_for_and_another_goes_well() {
+    let mut desk = Desk::new();
+    let checker = desk.writer.checker.clone();
+    let (looks, is_looking) = mpsc::sync_channel(1);
+    let (fails, has_failed) = mpsc::sync_channel(1);
+    let looking = std::thread::spawn(move || {
+        let mut checker = checker.blocking_lock();
+        let connection = checker.connection().unwrap();
+        let mut select = connection.prepare("SELECT count(*) FROM hold UNION ALL SELECT 1").unwrap();
+        let mut rows = select.query([]).unwrap();
+        assert!(rows.next().unwrap().is_some());
+        looks.send(()).unwrap();
+        has_failed.recv().unwrap();
+        assert!(rows.next().unwrap().is_some());
+    });
+    is_looking.recv().unwrap();
+    desk.writer.connection.commit_hook(Some(move || fails.send(()).is_ok())).unwrap();
+    desk.writer.run(vec![desk.grant("refused")]).unwrap();
+    looking.join().unwrap();
+    assert!(matches!(desk.answer("refused"), Err(CommitError::Disk(_))));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(desk.invariants.check()).unwrap(), []);
+    desk.writer.run(vec![desk.grant("later")]).unwrap();
+    assert_eq!(desk.found(), ["later"]);
 }
 
 #[test]

@@ -14,10 +14,10 @@ use super::{Database, Open, alone, answer, block_on, granted, leases, released, 
 use crate::sample;
 
 /// No file of this process grows beyond `bytes` while it lives.
-struct Full;
+pub(super) struct Full;
 
 impl Full {
-    fn at(bytes: u64) -> Self {
+    pub(super) fn at(bytes: u64) -> Self {
         // The signal that comes with such a write would end the process; a handler lets the write fail instead.
         let _ignored = signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).unwrap();
         let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
@@ -38,7 +38,7 @@ fn lease(number: usize) -> LeaseRecord {
 }
 
 /// Commits until the log is larger than the database will be, so that a limit on the log leaves the rest alone.
-async fn filled(open: &Open, count: usize) {
+pub(super) async fn filled(open: &Open, count: usize) {
     for number in 0..count {
         open.commit(vec![granted(&lease(number))]).await.unwrap();
     }

@@ -2,15 +2,16 @@
 //!
 //! What such a `COMMIT` leaves in the log may be found at the next open, or not. Each case runs in a process of its own
 //! with a small library preloaded that lets the next flushes fail; that process writes down what its batches were told
-//! and ends as if it was killed. Then this one opens the file, without the library.
+//! and ends as if it was killed. Then this one opens the file, without the library. Each batch grants a lease and makes a
+//! hold, which share its fate.
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
+use berth::model::{EventKind, Hold, HoldId};
 use berth::store::{EVENTS_READ_MAX, EventFilter};
 
-use super::{ALONE, Database, Open, granted, leases, own_process, within_bound};
+use super::{ALONE, Database, Open, calendar, granted, leases, own_process, preloadable, within_bound};
 use crate::sample;
 
 /// Where the other process finds the database, and writes down what was told.
@@ -21,19 +22,16 @@ const FLUSHES_TO_FAIL: &str = "BERTH_TEST_FLUSHES_TO_FAIL";
 /// The two batches that are one group while the disk fails.
 const DOUBTFUL: [&str; 2] = ["doubtful-1", "doubtful-2"];
 
-/// Compiles the library with what links Rust programs too.
-fn compiled(folder: &Path) -> std::path::PathBuf {
-    let library = folder.join("failing_flush.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core/fixtures/failing_flush.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-    assert!(compiled.expect("cc is there").success());
-    library
+fn all_events() -> EventFilter {
+    EventFilter { private: true, ..EventFilter::default() }
 }
 
 /// What a batch was told.
 async fn told(open: &Open, id: &str) -> &'static str {
     let lease = sample::lease(id, id, 1);
-    match within_bound(open.queue(vec![granted(&lease)])).await {
+    let hold =
+        Hold { id: HoldId::generate(), resource_id: sample::text(id), ..calendar::hold(1, calendar::window(10, 20)) };
+    match within_bound(open.queue(vec![granted(&lease), calendar::held(&hold)])).await {
         Ok(Ok(())) => "ok",
         Ok(Err(_)) => "failed",
         Err(_) => "nothing",
@@ -63,9 +61,9 @@ async fn with_a_failing_disk(folder: &Path) {
         note("after", told(&open, "after").await);
     } else {
         note("after", told(&open, "after").await);
-        let events = open.events.read(0, EVENTS_READ_MAX, &EventFilter::default()).await.unwrap();
+        let events = open.events.read(0, EVENTS_READ_MAX, &all_events()).await.unwrap();
         assert_eq!(events.last().unwrap().seq, *open.events.newest().borrow());
-        assert_eq!(events.last().unwrap().payload["leaseId"], "after", "the event log can be read again");
+        assert_eq!(events.last().unwrap().payload["resourceId"], "after", "the event log can be read again");
     }
     std::fs::write(folder.join("file"), database.path().to_str().unwrap()).unwrap();
     std::fs::write(folder.join("answers"), answers).unwrap();
@@ -89,11 +87,11 @@ fn told_after(library: &Path, failing: u64) -> String {
     let (file, answers) = (read("file"), read("answers"));
     let answers: Vec<(&str, &str)> = answers.lines().map(|line| line.split_once(' ').unwrap()).collect();
 
-    let (held, granted) = start_finds(Path::new(&file));
+    let found = start_finds(Path::new(&file));
     for (id, told) in &answers {
-        let there = held.iter().any(|lease| lease == id);
-        let tells = granted.iter().any(|lease| lease == id);
-        assert_eq!(there, tells, "{failing} flushes: {id} is there with its event");
+        let [there, granted, held, hold_told] = found.each_ref().map(|ids| ids.iter().any(|other| other == id));
+        assert_eq!(there, granted, "{failing} flushes: {id} is there with its event");
+        assert_eq!((there, there), (held, hold_told), "{failing} flushes: {id} is there with its hold");
         match *told {
             "ok" => assert!(there, "{failing} flushes: {id} was told and is not there"),
             "failed" => assert!(!there, "{failing} flushes: {id} was told to have failed and is there"),
@@ -108,14 +106,21 @@ fn told_after(library: &Path, failing: u64) -> String {
     told(DOUBTFUL[0]).to_owned()
 }
 
-/// The leases that a start finds, and those whose grant its event log tells.
-fn start_finds(file: &Path) -> (Vec<String>, Vec<String>) {
+/// What a start finds, by the resource: leases, the grants that its event log tells, active holds, and those that are
+/// told.
+fn start_finds(file: &Path) -> [Vec<String>; 4] {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (_store, events, _, loaded, _end) = berth::store::Store::open(file, sample::at(0)).unwrap();
-        let told = events.read(0, EVENTS_READ_MAX, &EventFilter::default()).await.unwrap();
-        let told = told.iter().map(|event| event.payload["leaseId"].as_str().unwrap().to_owned()).collect();
-        (leases(&loaded).into_iter().map(str::to_owned).collect(), told)
+        let events = events.read(0, EVENTS_READ_MAX, &all_events()).await.unwrap();
+        let told = |kind| {
+            let told = events.iter().filter(|event| event.kind == kind);
+            told.map(|event| event.payload["resourceId"].as_str().unwrap().to_owned()).collect()
+        };
+        let held = loaded.resources.iter().filter(|resource| !resource.holds.is_empty());
+        let held = held.map(|resource| resource.id.to_string()).collect();
+        let leases = leases(&loaded).into_iter().map(str::to_owned).collect();
+        [leases, told(EventKind::LeaseGranted), held, told(EventKind::HoldCreated)]
     })
 }
 
@@ -126,7 +131,7 @@ fn what_was_told_is_what_a_start_finds_however_many_flushes_failed() {
         return super::block_on(with_a_failing_disk(Path::new(&folder)));
     }
     let folder = tempfile::tempdir().unwrap();
-    let library = compiled(folder.path());
+    let library = preloadable("failing_flush", folder.path());
     let seen: Vec<String> =
         [0, 1, 2, 3, 4, 1_000_000].into_iter().map(|failing| told_after(&library, failing)).collect();
     assert_eq!(seen[0], "ok", "a whole disk");

@@ -12,7 +12,7 @@ mod reload;
 mod requests;
 mod waiting_rooms;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -59,8 +59,7 @@ impl Database {
     }
 
     fn open_at(&self, now: Now) -> Result<Open, OpenError> {
-        let (store, events, invariants, loaded, failed) = Store::open(&self.path(), now)?;
-        Ok(Open { store, events, invariants, loaded, failed })
+        Open::at(&self.path(), now)
     }
 
     /// Ends a store and opens its file again.
@@ -81,6 +80,11 @@ impl Database {
 }
 
 impl Open {
+    fn at(file: &Path, now: Now) -> Result<Self, OpenError> {
+        let (store, events, invariants, loaded, failed) = Store::open(file, now)?;
+        Ok(Self { store, events, invariants, loaded, failed })
+    }
+
     /// Queues changes of a lease, in the first activation of its resource. What is queued before the next `await` is
     /// one group.
     fn queue(&self, changes: Vec<Change>) -> Answer {
@@ -214,6 +218,15 @@ fn own_process(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("store::{test}"), "--nocapture"]).env(ALONE, "1").stdin(Stdio::null());
     command
+}
+
+/// Compiles a library of the fixtures that a process can have preloaded, with what links Rust programs too.
+fn preloadable(name: &str, folder: &Path) -> PathBuf {
+    let library = folder.join(name).with_extension("so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/fixtures").join(name).with_extension("c");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+    assert!(compiled.expect("cc is there").success());
+    library
 }
 
 fn block_on(test: impl Future<Output = ()>) {

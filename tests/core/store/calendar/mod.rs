@@ -1,5 +1,10 @@
 //! Bookings and holds on disk: what is written is found, and no slot is claimed twice, whoever writes.
 
+mod bypass;
+mod crash;
+mod full_disk;
+mod guards;
+mod monitor;
 mod round_trip;
 
 use std::sync::Arc;
@@ -19,7 +24,7 @@ const BENCH: &str = "bench-1";
 const MINUTE_MS: u64 = 60_000;
 
 /// From one minute up to another, after the tests' common beginning.
-fn window(from: u64, to: u64) -> Window {
+pub(super) fn window(from: u64, to: u64) -> Window {
     Window::new(sample::wall(from * MINUTE_MS), sample::wall(to * MINUTE_MS)).unwrap()
 }
 
@@ -49,7 +54,7 @@ fn booking(number: usize, window: Window) -> Booking {
 }
 
 /// An active hold of [`BENCH`], for ten minutes.
-fn hold(number: usize, window: Window) -> Hold {
+pub(super) fn hold(number: usize, window: Window) -> Hold {
     Hold {
         id: hold_id(number),
         resource_id: sample::text(BENCH),
@@ -100,7 +105,7 @@ fn of_hold(hold: &Hold, what: HoldMove, expires_ms: u64) -> Change {
 
 const EXPIRES_MS: u64 = 600_000;
 
-fn held(hold: &Hold) -> Change {
+pub(super) fn held(hold: &Hold) -> Change {
     of_hold(hold, HoldMove::Created, EXPIRES_MS)
 }
 
