@@ -85,10 +85,11 @@ impl DeskState {
     /// A request as it is now.
     pub(super) fn request_now(&self, id: &RequestId) -> Option<RequestNow> {
         let request = self.requests.get(id)?.clone();
+        let now = self.clock.now();
         let standing = self.open.get(id).and_then(|open| self.standing(id, &open.stage));
         let waiting = standing.map(|(waiter, in_pool)| {
-            let reason = if in_pool { self.pool_waits_for(waiter) } else { self.room_waits_for(waiter) };
-            self.waiting_now(waiter, self.position(waiter, in_pool), reason)
+            let reason = if in_pool { self.pool_waits_for(waiter, now) } else { self.room_waits_for(waiter, now) };
+            self.waiting_now(waiter, self.position(waiter, in_pool), reason, now)
         });
         Some(RequestNow { request, waiting })
     }
@@ -102,17 +103,18 @@ impl DeskState {
         }
         positions.extend(self.pool.positions());
         let mut reasons: HashMap<(String, Mode), (WaitingFor, Option<RunTime>)> = HashMap::new();
+        let now = self.clock.now();
         let mut show = |id: &RequestId| {
             let request = self.requests.get(id)?.clone();
             let standing = self.open.get(id).and_then(|open| self.standing(id, &open.stage));
             let waiting = standing.map(|(waiter, in_pool)| {
                 let reason = if in_pool {
                     let key = (waiter.proposal.target.to_string(), waiter.proposal.mode);
-                    *reasons.entry(key).or_insert_with(|| self.pool_waits_for(waiter))
+                    *reasons.entry(key).or_insert_with(|| self.pool_waits_for(waiter, now))
                 } else {
-                    self.room_waits_for(waiter)
+                    self.room_waits_for(waiter, now)
                 };
-                self.waiting_now(waiter, positions.get(id).copied().unwrap_or(1), reason)
+                self.waiting_now(waiter, positions.get(id).copied().unwrap_or(1), reason, now)
             });
             Some((id.clone(), RequestNow { request, waiting }))
         };
@@ -142,8 +144,7 @@ impl DeskState {
         }
     }
 
-    fn room_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
-        let now = self.clock.now();
+    fn room_waits_for(&self, waiter: &Waiter, now: Now) -> (WaitingFor, Option<RunTime>) {
         match &waiter.proposal.target {
             Target::Resource(address) => {
                 let entry = self.directory.get(&address.id);
@@ -160,8 +161,8 @@ impl DeskState {
         waiter: &Waiter,
         position: usize,
         (waiting_for, until): (WaitingFor, Option<RunTime>),
+        now: Now,
     ) -> WaitingNow {
-        let now = self.clock.now();
         WaitingNow {
             position,
             waiting_for,
@@ -172,10 +173,9 @@ impl DeskState {
 
     /// What one of the pool waits for: a lease to end if there is one among its matches, with the earliest of their
     /// deadlines.
-    fn pool_waits_for(&self, waiter: &Waiter) -> (WaitingFor, Option<RunTime>) {
+    fn pool_waits_for(&self, waiter: &Waiter, now: Now) -> (WaitingFor, Option<RunTime>) {
         let Target::Select(selector) = &waiter.proposal.target else { return (WaitingFor::Leased, None) };
         let matching = self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
-        let now = self.clock.now();
         let mut reasons: Vec<_> =
             matching.map(|entry| entry.state.waiting_for(&entry.spec, &waiter.proposal, now)).collect();
         let order = |why: WaitingFor| match why {

@@ -75,7 +75,8 @@ impl Restoring {
             loaded.resources.into_iter().map(|resource| (resource.id.clone(), resource)).collect();
         let mut resources = Vec::with_capacity(specs.len());
         for spec in specs {
-            let state = stored.remove(&spec.id).map(|rows| restored(rows, rules, now)).unwrap_or_default();
+            let unused = || ResourceState { free_since: Some(now.wall), ..ResourceState::default() };
+            let state = stored.remove(&spec.id).map_or_else(unused, |rows| restored(rows, rules, now));
             resources.push((spec, true, state));
         }
         // A leased resource that is gone from the lab file goes after its release; nobody waits for it any more.
