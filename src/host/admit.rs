@@ -189,8 +189,7 @@ impl DeskState {
     fn place(&mut self, selector: &Selector, waiter: Waiter, origin: &Origin, speaker: Speaker) {
         let id = waiter.proposal.request.clone();
         let wait = self.open.get(&id).map_or(WaitPolicy::NoWait, |open| open.wait);
-        let its_turn = |entry: &super::directory::Entry| self.would_take(entry, &waiter);
-        match self.directory.choose(selector, waiter.proposal.mode, its_turn) {
+        match self.choose(selector, &waiter) {
             Ok(Choice::Free(resource)) => {
                 let kind = OpKind::Ask { waiter: Box::new(waiter.clone()), speaker };
                 let (waiter, otherwise) = (Box::new(waiter), Otherwise::Decline(wait));
@@ -203,6 +202,22 @@ impl DeskState {
                 self.note(vec![change], Note::Refused { request: id, refusal });
             }
         }
+    }
+
+    /// The free match for a newcomer. One that it need not be shorter for goes before one that it must.
+    fn choose(&self, selector: &Selector, waiter: &Waiter) -> Result<Choice, Refusal> {
+        let best = |waiter: &Waiter| {
+            let its_turn = |entry: &super::directory::Entry| self.would_take(entry, waiter);
+            self.directory.choose(selector, waiter.proposal.mode, its_turn)
+        };
+        if waiter.proposal.allow_shorter {
+            let mut whole = waiter.clone();
+            whole.proposal.allow_shorter = false;
+            if let Ok(Choice::Free(resource)) = best(&whole) {
+                return Ok(Choice::Free(resource));
+            }
+        }
+        best(waiter)
     }
 
     /// One whose matches are all taken waits in the pool, unless it does not want to.

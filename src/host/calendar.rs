@@ -9,7 +9,8 @@ use super::desk::{DeskState, OpKind};
 use super::message::Said;
 use super::settle::refusal_of;
 use crate::admission::calendar::{
-    CalendarCommand, CalendarReply, HeldSlot, not_your_hold, other_slot, unknown_booking, unknown_hold,
+    CalendarCommand, CalendarReply, HeldSlot, not_your_hold, other_slot, too_many_bookings, unknown_booking,
+    unknown_hold,
 };
 use crate::admission::resource::{Command, Reply};
 use crate::clock::Now;
@@ -83,8 +84,13 @@ impl DeskState {
             CalendarAsk::Confirm { hold, token, note } => {
                 not_a_viewer(&asker, "confirm a hold")?;
                 let resource = self.resource_of_hold(&hold)?;
-                let booking = BookingId::generate();
-                Ok(Begun::command(resource, CalendarCommand::Confirm { hold, token, booking, note }))
+                let (booking, most) = (BookingId::generate(), self.rules.limits.bookings_per_principal);
+                let holder = self.index.holder_of(&hold).cloned();
+                let now = self.clock.now().wall;
+                let full = holder.as_ref().is_some_and(|it| self.index.count(it, Countable::Booking, now) >= most);
+                let counted = holder.map(|holder| (holder, Countable::Booking));
+                let command = CalendarCommand::Confirm { hold, token, booking, full, note };
+                Ok(Begun::Command { resource, command, counted, series: None })
             }
             CalendarAsk::Release { hold, token } => {
                 not_a_viewer(&asker, "release a hold")?;
@@ -143,8 +149,7 @@ impl DeskState {
         let most = self.rules.limits.bookings_per_principal;
         let now = self.clock.now().wall;
         if self.index.count(&asker.requester, Countable::Booking, now) >= most {
-            let message = format!("you have {most} scheduled bookings, as many as one may; cancel some");
-            return Err(Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60)));
+            return Err(too_many_bookings());
         }
         let windows = starts.into_iter().map(|starts_at| (BookingId::generate(), Slot { starts_at, length })).collect();
         let series = repeat.map(|_| SeriesId::generate());
@@ -306,7 +311,7 @@ impl Begun {
 }
 
 fn seen(held: &HeldSlot, now: Now) -> HoldSeen {
-    HoldSeen::new(&held.hold, now.wall_at(held.deadline))
+    HoldSeen::new(&held.hold, held.ends(now))
 }
 
 /// Holds are seen by their owner and by admins only.

@@ -83,6 +83,11 @@ impl CalendarIndex {
         self.holds.get(id).map(|place| &place.resource)
     }
 
+    /// Whose a hold is.
+    pub(super) fn holder_of(&self, id: &HoldId) -> Option<&Requester> {
+        self.holds.get(id).map(|place| &place.holder)
+    }
+
     /// The resource of the active hold that was made under a key.
     pub(super) fn of_key(&self, holder: &Requester, key: &IdempotencyKey) -> Option<&ResourceId> {
         self.keys.get(&(holder.clone(), key.clone()))

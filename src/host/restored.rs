@@ -45,7 +45,7 @@ fn calendar(bookings: Vec<Booking>, holds: Vec<(Hold, Timestamp)>, holds_paused:
     }
     for (hold, expires_at) in holds {
         let deadline = now.run_at(expires_at, hold.ttl);
-        calendar.put_hold(HeldSlot { hold: Arc::new(hold), deadline });
+        calendar.put_hold(HeldSlot { hold: Arc::new(hold), deadline, expires_at });
     }
     calendar
 }

@@ -103,7 +103,9 @@ pub enum HoldMove {
 pub fn apply(calendar: &mut Calendar, change: CalendarChange) {
     match change {
         CalendarChange::Booking { booking, .. } => calendar.put_booking(booking),
-        CalendarChange::Hold { hold, deadline, .. } => calendar.put_hold(HeldSlot { hold, deadline }),
+        CalendarChange::Hold { hold, deadline, expires_at, .. } => {
+            calendar.put_hold(HeldSlot { hold, deadline, expires_at });
+        }
         CalendarChange::Forgotten { bookings, holds } => {
             bookings.iter().for_each(|id| calendar.drop_booking(id));
             holds.iter().for_each(|id| calendar.drop_hold(id));
@@ -158,7 +160,7 @@ impl Calendar {
     }
 
     fn drop_hold(&mut self, id: &HoldId) {
-        let Some(HeldSlot { hold, deadline }) = self.holds.remove(id) else { return };
+        let Some(HeldSlot { hold, deadline, .. }) = self.holds.remove(id) else { return };
         if hold.status == HoldStatus::Active {
             self.unclaim(hold.window.starts_at(), &ClaimOf::Hold(id.clone()));
             self.deadlines.remove(&(deadline, id.clone()));

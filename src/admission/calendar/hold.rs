@@ -58,7 +58,7 @@ pub(super) fn hold(calendar: &Calendar, around: &Around<'_>, wanted: Wanted) -> 
     let deadline = now.run + ttl;
     let expires_at = now.wall_at(deadline);
     let change = CalendarChange::Hold { hold: hold.clone(), what: HoldMove::Created, deadline, expires_at };
-    Ok((vec![change], CalendarReply::Hold(HeldSlot { hold, deadline })))
+    Ok((vec![change], CalendarReply::Hold(HeldSlot { hold, deadline, expires_at })))
 }
 
 /// The same hold with another token; the former one is dead.
@@ -74,7 +74,7 @@ fn reissued(known: &HeldSlot, slot: Slot, token: TokenHash, now: Now) -> Decided
     let hold = Arc::new(Hold { token, ..known.hold.as_ref().clone() });
     let (deadline, expires_at) = (known.deadline, now.wall_at(known.deadline));
     let change = CalendarChange::Hold { hold: hold.clone(), what: HoldMove::Reissued, deadline, expires_at };
-    Ok((vec![change], CalendarReply::Hold(HeldSlot { hold, deadline })))
+    Ok((vec![change], CalendarReply::Hold(HeldSlot { hold, deadline, expires_at })))
 }
 
 /// Turns a hold into a booking of its holder, for whoever shows the token.
@@ -84,6 +84,7 @@ pub(super) fn confirm(
     id: &HoldId,
     token: &TokenHash,
     booking: BookingId,
+    full: bool,
     note: Option<Note>,
 ) -> Decided {
     let held = calendar.hold(id).ok_or_else(|| unknown_hold(id))?;
@@ -103,6 +104,9 @@ pub(super) fn confirm(
         let message = format!("the slot of hold {id} is over; book another");
         return Err(Refusal::new(Code::BadRequest, message));
     }
+    if full {
+        return Err(too_many_bookings());
+    }
     let made = Arc::new(Booking {
         id: booking.clone(),
         resource_id: hold.resource_id.clone(),
@@ -117,7 +121,7 @@ pub(super) fn confirm(
         settled_at: None,
     });
     let confirmed = Arc::new(Hold { booking: Some(booking), ..hold.as_ref().clone() });
-    let confirmed = settled(&HeldSlot { hold: confirmed, deadline: held.deadline }, HoldMove::Confirmed, around.now);
+    let confirmed = settled(&HeldSlot { hold: confirmed, ..held.clone() }, HoldMove::Confirmed, around.now);
     let created = CalendarChange::Booking { booking: made.clone(), what: BookingMove::Created };
     Ok((vec![confirmed, created], CalendarReply::Booking(made)))
 }
@@ -138,8 +142,11 @@ pub(super) fn release(
     match (held.hold.status, &held.hold.booking) {
         (HoldStatus::Active, _) => {
             let change = settled(held, HoldMove::Released { by_admin: !shown }, around.now);
-            let CalendarChange::Hold { hold, deadline, .. } = &change else { unreachable!("it is one of a hold") };
-            let reply = CalendarReply::Hold(HeldSlot { hold: hold.clone(), deadline: *deadline });
+            let CalendarChange::Hold { hold, deadline, expires_at, .. } = &change else {
+                unreachable!("it is one of a hold")
+            };
+            let reply =
+                CalendarReply::Hold(HeldSlot { hold: hold.clone(), deadline: *deadline, expires_at: *expires_at });
             Ok((vec![change], reply))
         }
         (HoldStatus::Confirmed, Some(booking)) => {
@@ -189,6 +196,12 @@ pub fn not_your_hold(id: &HoldId) -> Refusal {
 fn wrong_token(id: &HoldId) -> Refusal {
     let message = format!("that is not the token of hold {id}; show the one that was given out last");
     Refusal::new(Code::InsufficientPermissions, message)
+}
+
+/// `RATE_LIMITED` for whoever has as many bookings as one may.
+pub fn too_many_bookings() -> Refusal {
+    let message = "that is as many scheduled bookings as one may have; cancel some first";
+    Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60))
 }
 
 /// `IDEMPOTENCY_CONFLICT` for a key that stands for another slot.

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 
 pub use self::book::{not_your_booking, unknown_booking};
 pub use self::change::{BookingMove, CalendarChange, HoldMove, Miss, apply};
-pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, other_slot, unknown_hold};
+pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, other_slot, too_many_bookings, unknown_hold};
 pub use self::outcome::outcome;
 pub use self::room::{CUT_LEAST, Room};
 use super::CalendarRules;
@@ -76,6 +76,16 @@ pub struct HeldSlot {
     pub hold: Arc<Hold>,
     /// When it ends, on run time.
     pub deadline: RunTime,
+    /// The same as wall time, as it was last written.
+    pub expires_at: Timestamp,
+}
+
+impl HeldSlot {
+    /// When it ends or has ended, wall time.
+    pub fn ends(&self, now: Now) -> Timestamp {
+        // Whoever has set the wall clock has not moved the deadline.
+        if self.hold.settled_at.is_none() { now.wall_at(self.deadline) } else { self.expires_at }
+    }
 }
 
 /// What a decision goes by, beside the calendar.
@@ -146,6 +156,8 @@ pub enum CalendarCommand {
         token: TokenHash,
         /// The name that the booking gets.
         booking: BookingId,
+        /// True when the hold's owner has as many bookings as one may.
+        full: bool,
         /// Free text for the booking.
         note: Option<Note>,
     },
@@ -203,8 +215,8 @@ pub fn decide(calendar: &Calendar, around: &Around<'_>, command: CalendarCommand
         CalendarCommand::Hold { id, holder, slot, ttl, key, token } => {
             hold::hold(calendar, around, hold::Wanted { id, holder, slot, ttl, key, token })
         }
-        CalendarCommand::Confirm { hold, token, booking, note } => {
-            hold::confirm(calendar, around, &hold, &token, booking, note)
+        CalendarCommand::Confirm { hold, token, booking, full, note } => {
+            hold::confirm(calendar, around, &hold, &token, booking, full, note)
         }
         CalendarCommand::Release { hold, token, asker } => hold::release(calendar, around, &hold, token, &asker),
         CalendarCommand::PauseHolds(paused) if calendar.holds_paused == paused => Ok((Vec::new(), CalendarReply::Done)),
