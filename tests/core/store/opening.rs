@@ -1,11 +1,13 @@
 //! What a start finds: a new file, an older one, a newer one, a broken one.
 
+use std::time::Duration;
+
 use berth::admission::resource::EndReason;
 use berth::model::{EventKind, Fence, Mode};
 use berth::store::StoredOutcome::Granted;
 use berth::store::{EventFilter, Loaded, OpenError, SCHEMA_VERSION};
 
-use super::{Database, granted, leases, released};
+use super::{Database, calendar, granted, leases, released};
 use crate::sample;
 
 /// A file that schema version 1 has written: two leases, their requests, and a resource that is idle.
@@ -14,13 +16,16 @@ const VERSION_1: &str = include_str!("../fixtures/version_1.sql");
 /// The same of schema version 2; one of the leases has an id that its requester chose.
 const VERSION_2: &str = include_str!("../fixtures/version_2.sql");
 
+/// The same of schema version 3; one more resource is drained, waited for and kept for somebody, and two events are told.
+const VERSION_3: &str = include_str!("../fixtures/version_3.sql");
+
 fn written_by(version: &str) -> Database {
     let database = Database::new();
     database.foreign().execute_batch(version).unwrap();
     database
 }
 
-/// What is the same in both.
+/// What is the same in the first two.
 fn assert_migrated(loaded: &Loaded) {
     let resources: Vec<_> = loaded.resources.iter().map(|resource| resource.id.as_str()).collect();
     assert_eq!(resources, ["bench-1", "board-1", "pixel-8-a"]);
@@ -85,6 +90,35 @@ async fn a_file_of_the_second_version_still_knows_whose_lease_id_was_chosen() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_third_version_keeps_what_it_has_and_has_an_empty_calendar() {
+    let database = written_by(VERSION_3);
+    let open = database.open();
+    let loaded = &open.loaded;
+    assert_eq!((loaded.holds_paused.as_deref(), loaded.violations.as_slice()), (None, &[][..]));
+    assert_eq!(leases(loaded), ["lse_0d7e6c1a-8a3e-4a57-9d0e-6f1f2d9b1c11", "ad-7f3a"]);
+    assert!(loaded.resources.iter().flat_map(|resource| &resource.leases).all(|(lease, _)| lease.asked_ttl.is_none()));
+    for resource in &loaded.resources {
+        assert!(resource.bookings.is_empty() && resource.holds.is_empty() && !resource.holds_paused, "{}", resource.id);
+        assert_eq!(resource.drained, resource.id.as_str() == "rack-2");
+    }
+    let rack = &loaded.resources[3];
+    assert_eq!(rack.waiters.iter().map(|waiter| waiter.holder.to_string()).collect::<Vec<_>>(), ["ops"]);
+    assert_eq!(rack.reserved, [(sample::text("ci/job-18"), Mode::Shared, Duration::from_secs(30))]);
+    assert_eq!(loaded.requests.len(), 3);
+
+    // From now on it is a file of today.
+    let booking = calendar::booking(1, calendar::window(10, 20));
+    open.commit_at(0, Some(calendar::BENCH), vec![calendar::booked(&booking)]).await.unwrap();
+    let all = EventFilter { private: true, ..EventFilter::default() };
+    let told = open.events.read(0, 10, &all).await.unwrap();
+    let told: Vec<_> = told.iter().map(|event| (event.seq - 1_767_225_600_000, event.kind)).collect();
+    assert_eq!(told, [(1, EventKind::LeaseGranted), (2, EventKind::WaiterJoined), (3, EventKind::BookingCreated)]);
+    let loaded = database.reopened(open).await.loaded;
+    let bench = loaded.resources.iter().find(|resource| resource.id.as_str() == calendar::BENCH).unwrap();
+    assert_eq!((bench.bookings.as_slice(), bench.leases.len()), (&[booking][..], 1));
+}
+
+#[tokio::test]
 async fn an_old_file_goes_on_as_if_it_had_always_been_of_today() {
     for version in [VERSION_1, VERSION_2] {
         let database = written_by(version);
@@ -119,7 +153,7 @@ async fn an_old_file_has_the_schema_of_a_new_one() {
     };
     let new = Database::new();
     new.open().close().await;
-    for version in [VERSION_1, VERSION_2] {
+    for version in [VERSION_1, VERSION_2, VERSION_3] {
         let old = written_by(version);
         old.open().close().await;
         assert_eq!(schema(&old), schema(&new));

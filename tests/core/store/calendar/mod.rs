@@ -19,7 +19,7 @@ use super::{Database, Open};
 use crate::sample;
 
 /// The resource of these tests.
-const BENCH: &str = "bench-1";
+pub(super) const BENCH: &str = "bench-1";
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -37,7 +37,7 @@ fn hold_id(number: usize) -> HoldId {
 }
 
 /// A scheduled booking of [`BENCH`].
-fn booking(number: usize, window: Window) -> Booking {
+pub(super) fn booking(number: usize, window: Window) -> Booking {
     Booking {
         id: booking_id(number),
         resource_id: sample::text(BENCH),
@@ -83,7 +83,7 @@ fn of_booking(booking: &Booking, what: BookingMove) -> Change {
     Change::Calendar(CalendarChange::Booking { booking: Arc::new(booking.clone()), what })
 }
 
-fn booked(booking: &Booking) -> Change {
+pub(super) fn booked(booking: &Booking) -> Change {
     of_booking(booking, BookingMove::Created)
 }
 
