@@ -92,3 +92,62 @@ pub(super) fn on_this_run(joined: Joined, joined_at: Timestamp, now: Now) -> Joi
     let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
     Joined { at_us: Joined::micros(now.run).saturating_sub(ago), ..joined }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::RunTime;
+    use crate::model::{BookingId, BookingStatus, HoldId, HoldStatus, TokenHash, Window};
+
+    #[test]
+    fn a_calendar_comes_back_with_its_windows_claimed_and_its_deadlines_on_this_run() {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        let now = Now { wall: "2026-01-01T00:00:00Z".parse().unwrap(), run: RunTime(minutes(5)) };
+        let wall = |count| now.wall.checked_add(minutes(count)).unwrap();
+        let booking = |status, from, to| Booking {
+            id: BookingId::generate(),
+            resource_id: "bench-1".parse().unwrap(),
+            holder: "ci".parse().unwrap(),
+            window: Window::new(wall(from), wall(to)).unwrap(),
+            status,
+            claims: status == BookingStatus::Scheduled,
+            note: None,
+            lease_id: None,
+            series: None,
+            created_at: now.wall,
+            settled_at: None,
+        };
+        let hold = |status, from, to| Hold {
+            id: HoldId::generate(),
+            resource_id: "bench-1".parse().unwrap(),
+            holder: "ci".parse().unwrap(),
+            window: Window::new(wall(from), wall(to)).unwrap(),
+            status,
+            ttl: minutes(10),
+            key: Some("k-1".parse().unwrap()),
+            token: TokenHash::of("secret"),
+            booking: None,
+            created_at: now.wall,
+            settled_at: None,
+        };
+        let bookings = vec![booking(BookingStatus::Scheduled, 10, 20), booking(BookingStatus::Cancelled, 10, 30)];
+        let holds = vec![
+            (hold(HoldStatus::Released, 10, 20), wall(9)),
+            (hold(HoldStatus::Active, 20, 30), wall(4)),
+            // As if the wall clock had been set back meanwhile: it lasts no longer than it was made for.
+            (hold(HoldStatus::Active, 30, 40), wall(500)),
+        ];
+        let ids: Vec<HoldId> = holds.iter().map(|(hold, _)| hold.id.clone()).collect();
+        let back = calendar(bookings, holds, true, now);
+        assert!(back.holds_paused);
+        assert_eq!((back.bookings().count(), back.holds().count()), (2, 3));
+        let claims = back.claims_over(Window::new(wall(0), wall(99)).unwrap()).map(|(starts_at, _)| *starts_at);
+        assert_eq!(claims.collect::<Vec<_>>(), [wall(10), wall(20), wall(30)]);
+        let deadline = |id: &HoldId| back.hold(id).unwrap().deadline;
+        assert_eq!(deadline(&ids[1]), now.run + minutes(4));
+        assert_eq!(deadline(&ids[2]), now.run + minutes(10));
+        assert_eq!(back.next_deadline(), Some(now.run + minutes(4)), "of those that are active");
+    }
+}

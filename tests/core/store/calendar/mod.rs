@@ -5,6 +5,7 @@ mod crash;
 mod full_disk;
 mod guards;
 mod monitor;
+mod random;
 mod round_trip;
 
 use std::sync::Arc;
@@ -139,6 +140,6 @@ async fn found(database: &Database, open: Open, changes: Vec<Change>) -> (Open, 
     open.store.close(sample::text(BENCH), 0, None, move |rows| drop(sent.send(rows)));
     let (rows, _) = super::within_bound(read).await.unwrap().unwrap();
     let open = database.reopened(open).await;
-    assert_eq!(open.loaded.resources, [rows.clone()]);
+    assert_eq!(open.loaded.resources, std::slice::from_ref(&rows));
     (open, rows)
 }

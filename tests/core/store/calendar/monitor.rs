@@ -38,7 +38,7 @@ async fn a_planted_duplicate_is_found_by_name_and_is_gone_after_its_repair() {
         let open = unguarded(&database).await;
         assert_eq!((open.loaded.violations.as_slice(), open.invariants.check().await.unwrap()), (&[][..], vec![]));
         open.calendar(planted).await.unwrap();
-        assert_eq!(open.invariants.check().await.unwrap(), [expected.clone()]);
+        assert_eq!(open.invariants.check().await.unwrap(), std::slice::from_ref(&expected));
         let open = database.reopened(open).await;
         assert_eq!(open.loaded.violations, [expected]);
         open.calendar(vec![repair]).await.unwrap();
