@@ -5,6 +5,7 @@
 //! [`ClientError::Unanswered`], nobody knows whether it happened; [`ClientError::BadAnswer`], what came back was
 //! not the contract. What takes longer than an answer is an [`EventStream`]. [`discovery`] finds the nodes that run on this machine.
 
+mod calendar;
 mod calls;
 pub mod discovery;
 mod endpoint;
@@ -13,6 +14,7 @@ mod messages;
 mod streams;
 mod transport;
 
+pub use calendar::BookingQuery;
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
 pub use error::ClientError;
 pub use streams::{EventStream, LeaseNews, Place, RequestNews};

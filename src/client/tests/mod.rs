@@ -1,3 +1,4 @@
+mod calendar;
 mod streams;
 
 use std::time::Duration;
