@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::hold_args::HoldsCommand;
 use super::lease_args::LeaseArgs;
 use super::span;
 use crate::client::discovery::NodeAddress;
@@ -19,6 +20,7 @@ Examples:
   berth lease acquire pixel-8-a --poll      stand in the waiting room until it is free
   berth lease list
   berth lease release lse_…
+  berth lease bookings create imx8-1 --starts-at '2026-08-28T10:00[Europe/Warsaw]' --duration 2h
 
 Environment:
   BERTH_URL        a node's URL; without it the node that runs on this machine is found
@@ -28,7 +30,7 @@ Environment:
 
 Exit codes:
   0 success   1 no answer, or a fault   2 wrong use   3 not allowed
-  10 waited too long   11 held     12 unknown, or no match   13 already leased, or taken
+  10 waited too long   11 held, or booked   12 unknown, or no match   13 already leased, or taken
   14 lost a lease that it held     130 Ctrl-C";
 
 /// Leases the devices of a lab, one holder at a time.
@@ -44,7 +46,8 @@ pub(super) struct Cli {
 impl Cli {
     /// What clap cannot express.
     pub(super) fn check(&self) -> Result<(), clap::Error> {
-        let conflict = |message: &str| Err(Cli::command().error(ErrorKind::ArgumentConflict, message));
+        let error = |kind, message: &str| Err(Cli::command().error(kind, message));
+        let conflict = |message: &str| error(ErrorKind::ArgumentConflict, message);
         match &self.command {
             Command::Lease(args) if args.mixes_two_commands() => {
                 conflict("'berth lease' asks for a lease by its options or runs a subcommand, not both")
@@ -52,6 +55,11 @@ impl Cli {
             Command::Lease(args) if args.contradicts_itself() => {
                 conflict("'--poll' stands in the waiting room; it cannot be used with '--on-conflict fail'")
             }
+            Command::Lease(args) if args.lacks_a_zone() => error(
+                ErrorKind::MissingRequiredArgument,
+                "'--repeat' needs to know whose clock the time of day follows; add '--tz ZONE', or name the zone in \
+                 '--starts-at', as in '2026-08-28T10:00[Europe/Warsaw]'",
+            ),
             _ => Ok(()),
         }
     }
@@ -92,6 +100,14 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: WorkerCommand,
     },
+    /// Stop new holds, and have them made again
+    Holds {
+        #[command(subcommand)]
+        command: HoldsCommand,
+    },
+    /// Have the node look for what must not be; ends with 1 when it finds something
+    #[command(after_help = "Example:\n  berth doctor && berth holds resume")]
+    Doctor,
     /// Show what has happened
     Events(EventsArgs),
     /// Make, list and revoke tokens

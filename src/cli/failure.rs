@@ -5,6 +5,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::doctor::Unsound;
 use super::interrupt::Signal;
 use super::output::Output;
 use super::select::Unselectable;
@@ -19,6 +20,9 @@ const UNANSWERED: &str = "UNANSWERED";
 const INTERRUPTED: &str = "INTERRUPTED";
 /// A holder lost its lease.
 const LEASE_LOST: (&str, u8) = ("LEASE_LOST", 14);
+
+/// The node has found what must not be.
+const INVARIANT_VIOLATED: (&str, u8) = ("INVARIANT_VIOLATED", 1);
 
 /// The command was used wrongly in a way that clap cannot see.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +110,7 @@ impl Verdict {
             e if matches!(e.downcast_ref(), Some(DiscoveryError::Several { .. })) => misuse(Code::BadRequest),
             e if e.is::<DiscoveryError>() || e.is::<NotReady>() => (UNANSWERED, 1),
             e if e.is::<Lost>() => LEASE_LOST,
+            e if e.is::<Unsound>() => INVARIANT_VIOLATED,
             e if let Some(Interrupted { signal, .. }) = e.downcast_ref() => (INTERRUPTED, signal.exit_code()),
             e if matches!(e.downcast_ref(), Some(ClientError::Unanswered { .. })) => (UNANSWERED, 1),
             _ => misuse(Code::Internal),

@@ -1,9 +1,14 @@
 //! What people can try after a refusal.
 
+use std::time::Duration;
+
 use super::args::{Command, ResourceCommand};
+use super::booking_args::BookingCommand;
 use super::connect::Connector;
 use super::failure::refusal;
+use super::hold_args::{HoldCommand, HoldsCommand};
 use super::lease_args::LeaseCommand;
+use super::span;
 use crate::client::{Client, ClientError};
 use crate::model::{Code, Refusal, ResourceAddress};
 use crate::service::views::ResourceView;
@@ -12,44 +17,90 @@ use crate::service::views::ResourceView;
 #[derive(Debug, Default)]
 pub(super) struct Subject {
     resource: Option<ResourceAddress>,
-    leases: bool,
+    /// What shows whether it was done, when no answer says so.
+    seen_with: Option<String>,
 }
 
 impl Subject {
     pub(super) fn of(command: &Command) -> Self {
         match command {
             Command::Lease(args) => {
-                let resource = match &args.command {
-                    Some(LeaseCommand::Acquire(args)) => Some(&args.resource),
-                    Some(LeaseCommand::WaitingRoom { resource } | LeaseCommand::Leave { resource }) => Some(resource),
-                    Some(_) => None,
-                    None => args.request.target.resource.as_ref(),
+                let granted = || Some("granted with `berth lease list`".to_owned());
+                let (resource, seen_with) = match &args.command {
+                    Some(LeaseCommand::Acquire(args)) => (Some(&args.resource), granted()),
+                    Some(LeaseCommand::WaitingRoom { resource } | LeaseCommand::Leave { resource }) => {
+                        (Some(resource), None)
+                    }
+                    Some(LeaseCommand::Bookings { command }) => of_bookings(command),
+                    Some(LeaseCommand::Holds { command }) => of_holds(command),
+                    Some(_) => (None, None),
+                    None => (args.request.target.resource.as_ref(), granted()),
                 };
-                let leases = matches!(args.command, None | Some(LeaseCommand::Acquire(_)));
-                Self { resource: resource.cloned(), leases }
+                Self { resource: resource.cloned(), seen_with }
+            }
+            Command::Holds { command: HoldsCommand::Pause { resource } | HoldsCommand::Resume { resource } } => {
+                Self { resource: resource.clone(), seen_with: None }
             }
             Command::Resource {
                 command:
                     ResourceCommand::Show { resource }
                     | ResourceCommand::Drain { resource }
                     | ResourceCommand::Undrain { resource },
-            } => Self { resource: Some(resource.clone()), leases: false },
+            } => Self { resource: Some(resource.clone()), seen_with: None },
             _ => Self::default(),
         }
+    }
+}
+
+fn of_bookings(command: &BookingCommand) -> (Option<&ResourceAddress>, Option<String>) {
+    match command {
+        BookingCommand::Create(args) => {
+            let resource = &args.resource;
+            (Some(resource), Some(format!("booked with `berth lease bookings list {resource} --mine`")))
+        }
+        BookingCommand::List(args) => (args.resource.as_ref(), None),
+        BookingCommand::Reschedule(args) => {
+            (Some(&args.resource), Some(format!("moved with `berth lease bookings show {}`", args.booking)))
+        }
+        BookingCommand::Cancel { resource, .. } => (Some(resource), None),
+        BookingCommand::Show { .. } => (None, None),
+    }
+}
+
+fn of_holds(command: &HoldCommand) -> (Option<&ResourceAddress>, Option<String>) {
+    match command {
+        HoldCommand::Create(args) => {
+            let resource = &args.resource;
+            (Some(resource), Some(format!("held with `berth lease holds list {resource}`")))
+        }
+        HoldCommand::List { resource } => (Some(resource), None),
+        _ => (None, None),
     }
 }
 
 /// What to try after `error`, where there is something.
 pub(super) async fn after(error: &anyhow::Error, subject: &Subject, connector: &Connector) -> Option<String> {
     let unknown = matches!(error.downcast_ref(), Some(ClientError::Unanswered { reached: true, .. }));
-    if subject.leases && unknown {
-        return Some("see whether it was granted with `berth lease list`".to_owned());
+    if let (Some(seen_with), true) = (&subject.seen_with, unknown) {
+        return Some(format!("see whether it was {seen_with}"));
     }
     let refusal = refusal(error)?;
     match (refusal.code, &subject.resource) {
         (Code::UnknownResource, Some(asked)) => nearest(&connector.client().await.ok()?, asked).await,
+        (Code::BookingConflict | Code::SlotHeld, Some(asked)) => {
+            Some(format!("`berth lease bookings list {asked}` shows what is booked"))
+        }
+        (Code::ResourceBooked, _) => about_a_booking(refusal),
+        (Code::HoldsPaused, _) => Some("`berth doctor` says whether something is wrong".to_owned()),
         _ => about_holding(refusal),
     }
+}
+
+/// For how long it can be had, where it can at all.
+fn about_a_booking(refusal: &Refusal) -> Option<String> {
+    let ms = refusal.details.as_ref()?.get("availableForMs")?.as_u64().filter(|ms| *ms > 0)?;
+    let free = span::short(Duration::from_millis(ms));
+    Some(format!("it is free for {free}; ask for no more, or add --allow-shorter and take what there is"))
 }
 
 fn about_holding(refusal: &Refusal) -> Option<String> {

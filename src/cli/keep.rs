@@ -21,10 +21,12 @@ const RELEASE_BOUND: Duration = Duration::from_secs(5);
 /// One try to renew takes at least so long to fail, however near the deadline is.
 const TRY_LEAST: Duration = Duration::from_secs(1);
 
-/// Holds `lease`, whose time counts from `sent`, until a signal comes or it is lost.
+/// Holds `lease`, whose time counts from `sent`, until a signal comes or it is lost. With `allow_shorter`, a renew
+/// lasts up to the booking that is in its way.
 pub(super) async fn hold(
     lease: LeaseView,
     sent: RunTime,
+    allow_shorter: bool,
     client: &Client,
     output: &mut Output<'_>,
     interrupt: &mut Interrupt,
@@ -34,7 +36,7 @@ pub(super) async fn hold(
     // An answer under an old key shows the lease as it was granted; how long that is ago only the node knows.
     let stale = lease.expires_at <= clock.now().wall;
     let deadline = sent + left(&lease);
-    let mut holding = Holding { client, clock, pace, lease, deadline, troubled: None };
+    let mut holding = Holding { client, clock, pace, lease, allow_shorter, deadline, troubled: None };
     let mut pause = if stale { Duration::ZERO } else { holding.third() };
     loop {
         let round = async {
@@ -55,6 +57,7 @@ struct Holding<'a> {
     clock: Clock,
     pace: Pace,
     lease: LeaseView,
+    allow_shorter: bool,
     /// When the lease ends, if nothing renews it.
     deadline: RunTime,
     /// What people were told last about a renew that did not succeed.
@@ -69,7 +72,7 @@ impl Holding<'_> {
     /// Tries once, and says how long to wait until the next time.
     async fn renew(&mut self, output: &mut Output<'_>) -> Result<Duration, Lost> {
         let sent = self.clock.now().run;
-        let body = RenewBody { fence: Some(self.lease.fence), ..RenewBody::default() };
+        let body = RenewBody { ttl_ms: None, fence: Some(self.lease.fence), allow_shorter: self.allow_shorter };
         let renew = self.client.renew(&self.lease.id, &body);
         let why = match tokio::time::timeout(self.deadline.left(sent).max(TRY_LEAST), renew).await {
             Ok(Ok(renewed)) => {

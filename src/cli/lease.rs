@@ -8,7 +8,7 @@ use super::interrupt::Interrupt;
 use super::lease_args::{LeaseArgs, LeaseCommand, renew};
 use super::output::Output;
 use super::patience::Pace;
-use super::{acquire, request, span, table, waiting_room};
+use super::{acquire, bookings, holds, request, span, table, waiting_room};
 use crate::client::Client;
 use crate::service::answers::{Leases, OneLease};
 use crate::service::views::{LeaseView, left};
@@ -32,8 +32,8 @@ pub(super) async fn run(
             let shape = serde_json::json!({ "requestId": request, "state": "cancelled" });
             output.answer(&shape, || format!("cancelled lease request {request}\n"))
         }
-        LeaseCommand::Renew { lease, ttl, fence } => {
-            let renewed = client.renew(&lease, &renew(ttl, fence)).await?;
+        LeaseCommand::Renew { lease, ttl, allow_shorter, fence } => {
+            let renewed = client.renew(&lease, &renew(ttl, fence, allow_shorter)).await?;
             for notice in &renewed.notices {
                 output.talk(&format!("notice: {} {}", until(notice.at), notice.message));
             }
@@ -46,6 +46,8 @@ pub(super) async fn run(
             }
             output.answer(&released, || format!("{}\n", released.message))
         }
+        LeaseCommand::Bookings { command } => bookings::run(command, client, output).await,
+        LeaseCommand::Holds { command } => holds::run(command, client, output).await,
         LeaseCommand::List => {
             let leases = client.leases().await?;
             if leases.is_empty() {
@@ -63,7 +65,13 @@ pub(super) async fn run(
 }
 
 pub(super) fn said(verb: &str, lease: &LeaseView) -> String {
-    format!("{verb} {} {} until {}\n", lease.id, lease.resource_id, until(lease.expires_at))
+    format!("{verb} {} {} until {}{}\n", lease.id, lease.resource_id, until(lease.expires_at), cut(lease))
+}
+
+/// That it is shorter than it was asked for, where it is.
+fn cut(lease: &LeaseView) -> String {
+    let asked = lease.asked_ttl_ms.map(|asked| span::short(Duration::from_millis(asked)));
+    asked.map(|asked| format!(" (cut from {asked} to fit before a booking)")).unwrap_or_default()
 }
 
 /// In whole seconds, rounded down: nobody relies on a part of a second.
@@ -106,7 +114,7 @@ pub(super) fn shown(lease: &LeaseView) -> String {
         ("granted", until(lease.granted_at)),
         ("renewed", until(lease.renewed_at)),
         ("until", format!("{} (in {})", until(lease.expires_at), span::short(left(lease)))),
-        ("ttl", span::short(Duration::from_millis(lease.ttl_ms))),
+        ("ttl", format!("{}{}", span::short(Duration::from_millis(lease.ttl_ms)), cut(lease))),
         ("fence", lease.fence.to_string()),
         ("labels", table::labels(&lease.labels)),
         ("environment", environment.collect::<Vec<_>>().join(" ")),

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::booking_args::BookingCommand;
+use super::hold_args::HoldCommand;
 use super::{select, span};
 use crate::model::{
     ChosenLeaseId, Fence, IdempotencyKey, LeaseId, Mode, Note, Priority, RequestId, ResourceAddress, Selector, Timeout,
@@ -34,6 +36,14 @@ impl LeaseArgs {
         matches!(&self.command, Some(LeaseCommand::Acquire(args)) if args.contradicts_itself())
     }
 
+    /// True when a booking is to come again and nobody says by whose clock.
+    pub(super) fn lacks_a_zone(&self) -> bool {
+        let Some(LeaseCommand::Bookings { command: BookingCommand::Create(args) }) = &self.command else {
+            return false;
+        };
+        args.lacks_a_zone()
+    }
+
     /// True when options of a request stand beside a subcommand, which would ignore them.
     pub(super) fn mixes_two_commands(&self) -> bool {
         self.command.is_some() && self.request != RequestArgs::default()
@@ -52,6 +62,9 @@ pub(super) enum LeaseCommand {
         /// A new width, such as 15m
         #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
         ttl: Option<Ttl>,
+        /// Rather shorter than not at all, where a booking is in the way
+        #[arg(long)]
+        allow_shorter: bool,
         /// Only if it is still the grant with this fence
         #[arg(long, value_parser = fence)]
         fence: Option<Fence>,
@@ -80,6 +93,16 @@ pub(super) enum LeaseCommand {
         /// Which lease request
         #[arg(value_name = "REQUEST")]
         request: RequestId,
+    },
+    /// Book windows of a resource, and look after bookings
+    Bookings {
+        #[command(subcommand)]
+        command: BookingCommand,
+    },
+    /// Hold a slot for a short while, and confirm or release it
+    Holds {
+        #[command(subcommand)]
+        command: HoldCommand,
     },
     /// List the active leases
     List,
@@ -146,6 +169,7 @@ impl AcquireArgs {
             lease_id: self.terms.lease_id,
             note: self.terms.note,
             idempotency_key: self.idempotency_key,
+            allow_shorter: self.terms.allow_shorter,
             ..AcquireBody::default()
         }
     }
@@ -207,6 +231,9 @@ pub(super) struct Terms {
     /// Share the resource with others
     #[arg(long)]
     shared: bool,
+    /// Rather a shorter lease than none, where a booking is in the way
+    #[arg(long)]
+    allow_shorter: bool,
     /// Rank among those that wait, -1000 to 1000; higher goes first [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority)]
     priority: Option<Priority>,
@@ -235,14 +262,15 @@ impl RequestArgs {
             lease_id: self.terms.lease_id,
             note: self.terms.note,
             idempotency_key: self.idempotency_key,
+            allow_shorter: self.terms.allow_shorter,
             ..RequestBody::default()
         })
     }
 }
 
 /// The body of a renew.
-pub(super) fn renew(ttl: Option<Ttl>, fence: Option<Fence>) -> RenewBody {
-    RenewBody { ttl_ms: ttl, fence, ..RenewBody::default() }
+pub(super) fn renew(ttl: Option<Ttl>, fence: Option<Fence>, allow_shorter: bool) -> RenewBody {
+    RenewBody { ttl_ms: ttl, fence, allow_shorter }
 }
 
 fn fence(text: &str) -> Result<Fence, std::num::ParseIntError> {

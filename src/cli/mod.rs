@@ -6,11 +6,16 @@
 
 mod acquire;
 mod args;
+mod booking_args;
+mod bookings;
 mod connect;
+mod doctor;
 mod events;
 mod failure;
 mod fleet;
 mod hint;
+mod hold_args;
+mod holds;
 mod interrupt;
 mod keep;
 mod lease;
@@ -19,6 +24,7 @@ mod output;
 mod patience;
 mod request;
 mod select;
+mod slot_args;
 mod span;
 mod table;
 #[cfg(test)]
@@ -139,6 +145,8 @@ async fn answer(
         Command::Lease(args) => lease::run(*args, &client, output, interrupt, pace).await,
         Command::Resource { command } => fleet::resources(command, &client, output).await,
         Command::Worker { command } => fleet::workers(command, &client, output).await,
+        Command::Holds { command } => holds::operate(command, &client, output).await,
+        Command::Doctor => doctor::run(&client, output).await,
         Command::Events(args) => events::run(&args, &client, output, pace).await,
         Command::Status => fleet::status(&client, output).await,
         Command::Token { command } => token::run(command, &client, output).await,

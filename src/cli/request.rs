@@ -46,7 +46,7 @@ pub(super) async fn run(
         return printed;
     }
     match printed {
-        Ok(()) => keep::hold(lease, attempt.sent, client, output, interrupt, pace).await,
+        Ok(()) => keep::hold(lease, attempt.sent, attempt.body.allow_shorter, client, output, interrupt, pace).await,
         Err(error) => {
             // Nobody hears which lease it is, so nobody would use it.
             let _ = tokio::time::timeout(pace.give_up, client.release(&lease.id, Some(lease.fence))).await;

@@ -27,6 +27,8 @@ fn lease_help_shows_how_to_ask() {
       waiting-room  Show who waits for a resource
       leave         Leave the waiting room of a resource
       cancel        End a lease request that waits
+      bookings      Book windows of a resource, and look after bookings
+      holds         Hold a slot for a short while, and confirm or release it
       list          List the active leases
       show          Show one active lease
       help          Print this message or the help of the given subcommand(s)
@@ -41,6 +43,7 @@ fn lease_help_shows_how_to_ask() {
           --lease-id <ID>          The id that the lease is to have
           --note <TEXT>            Free text for the lease
           --shared                 Share the resource with others
+          --allow-shorter          Rather a shorter lease than none, where a booking is in the way
           --priority <N>           Rank among those that wait, -1000 to 1000; higher goes first
                                    [default: 0]
           --timeout <DURATION>     Wait at most so long, such as 5m; without it for as long as it takes

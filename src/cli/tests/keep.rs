@@ -109,3 +109,17 @@ async fn a_release_that_is_not_answered_is_tried_again() {
     assert_eq!(node.run(&KEEP).await.exit, 0);
     assert_eq!(node.asked().len(), 5);
 }
+
+#[tokio::test]
+async fn a_lease_that_may_be_shorter_is_renewed_up_to_the_booking() {
+    let node = Node::new(move |number, _| match number {
+        0 => granted(60_000),
+        1 => renewed(&json!([])),
+        2 => Say::Silence,
+        _ => released(),
+    })
+    .await;
+    let ran = node.run(&[&KEEP[..], &["--allow-shorter"]].concat()).await;
+    assert_eq!(ran.exit, 0, "{}", ran.err);
+    assert_eq!(node.asked()[1], r#"POST /v1/leases/mine/renew {"fence":1767225600000,"allowShorter":true}"#);
+}

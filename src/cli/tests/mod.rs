@@ -1,5 +1,7 @@
 mod arguments;
+mod bookings;
 mod events;
+mod holds;
 mod keep;
 mod node;
 mod tables;

@@ -45,12 +45,13 @@ impl Node {
         let answer = move |request: Request| {
             let (heard, raise, script) = (heard.clone(), raise.clone(), script.clone());
             async move {
-                let after = fake::text(request.headers(), "last-event-id");
+                let headers = ["last-event-id", "berth-hold-token"];
+                let shown = headers.map(|name| fake::text(request.headers(), name)).concat();
                 let question = format!("{} {}", request.method(), request.uri());
                 let body = axum::body::to_bytes(request.into_body(), 4096).await.unwrap();
                 let number = {
                     let mut heard = heard.lock().unwrap();
-                    heard.push(format!("{question} {}{after}", String::from_utf8_lossy(&body)).trim().to_owned());
+                    heard.push(format!("{question} {}{shown}", String::from_utf8_lossy(&body)).trim().to_owned());
                     heard.len() - 1
                 };
                 match script(number, &question) {
@@ -76,7 +77,7 @@ impl Node {
         run_until(&self.url, line, Interrupt::when(coming)).await
     }
 
-    /// What it was asked: `METHOD path body`, and the number after which a stream goes on.
+    /// What it was asked: `METHOD path body`, and the number after which a stream goes on or the token of a hold.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }

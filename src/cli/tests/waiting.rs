@@ -237,3 +237,44 @@ async fn ctrl_c_leaves_the_waiting_room() {
     assert!(ran.err.ends_with(last), "{}", ran.err);
     assert_eq!(node.asked()[2], "DELETE /v1/resources/pixel-8-a/waiting-room/me");
 }
+
+#[tokio::test]
+async fn a_request_that_waits_for_the_end_of_a_booking_says_until_when() {
+    let booked = json!({"position": 1, "waitingFor": "booked", "until": "2026-01-01T00:10:00.000000Z"});
+    let node = Node::new(move |number, _| match number {
+        0 => Say::Json(201, fake::request("waiting", &booked)),
+        _ => Say::Json(200, granted()),
+    })
+    .await;
+    let ran = node.run(&ANDROID).await;
+    assert_eq!((ran.exit, ran.out.as_str()), (0, LEASED));
+    assert!(ran.err.ends_with("\nposition 1, booked until 2026-01-01T00:10:00Z\n"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_shorter_than_it_was_asked_for_says_so() {
+    let mut short = fake::lease("mine", "pixel-8-a");
+    short["askedTtlMs"] = json!(14_400_000);
+    let node = Node::new(move |_, question| match question.split(' ').next_back().unwrap() {
+        "/v1/lease-requests" => Say::Json(201, fake::request("granted", &json!({ "lease": short }))),
+        "/v1/leases/mine/renew" => Say::Json(200, json!({"lease": short, "notices": []})),
+        "/v1/leases/mine" => Say::Json(200, json!({ "lease": short })),
+        _ => Say::Json(201, json!({"status": "active", "lease": short})),
+    })
+    .await;
+    let cut = "until 2026-01-01T00:15:00Z (cut from 4h to fit before a booking)\n";
+    for (verb, line) in [
+        ("leased", &["lease", "--platform", "android", "--ttl", "4h"][..]),
+        ("leased", &["lease", "acquire", "pixel-8-a", "--duration", "4h"]),
+        ("renewed", &["lease", "renew", "mine", "--ttl", "4h"]),
+    ] {
+        let before = node.asked().len();
+        let ran = node.run(&[line, &["--allow-shorter"]].concat()).await;
+        assert_eq!((ran.exit, ran.out), (0, format!("{verb} mine pixel-8-a {cut}")));
+        assert_eq!(node.body(before)["allowShorter"], true);
+        node.run(line).await;
+        assert_eq!(node.body(before + 1).get("allowShorter"), None, "an older node need not know the word");
+    }
+    let sheet = node.run(&["lease", "show", "mine"]).await.out;
+    assert!(sheet.contains("ttl          15m (cut from 4h to fit before a booking)\n"), "{sheet}");
+}
