@@ -7,9 +7,9 @@ use jiff::civil::Date;
 
 use super::slot_args::{Moment, SlotArgs, moment};
 use super::span;
-use crate::client::BookingQuery;
 use crate::model::time::whole_ms;
 use crate::model::{BookingId, BookingStatus, Every, Note, Repeat, ResourceAddress, Zone};
+use crate::service::calendar::ask::BookingQuery;
 use crate::service::calendar::ask::{BookBody, RescheduleBody};
 
 const EXAMPLES: &str = "\
@@ -146,7 +146,13 @@ impl ListBookings {
     /// What is asked for, from its first page.
     pub(super) fn query(&self) -> BookingQuery {
         let at = |moment: &Option<Moment>| moment.as_ref().map(|moment| moment.at);
-        BookingQuery { from: at(&self.from), to: at(&self.to), status: self.status, mine: self.mine, after: None }
+        BookingQuery {
+            from: at(&self.from),
+            to: at(&self.to),
+            status: self.status,
+            mine: self.mine,
+            ..BookingQuery::default()
+        }
     }
 }
 

@@ -6,20 +6,21 @@ use super::booking_args::{BookingCommand, ListBookings};
 use super::lease::until;
 use super::output::Output;
 use super::table;
-use crate::client::{BookingQuery, Client};
+use crate::client::Client;
 use crate::model::{BookingId, Code, Refusal, ResourceAddress};
+use crate::service::calendar::ask::BookingQuery;
 use crate::service::calendar::views::{Booked, BookingView, Bookings, OneBooking};
 
 pub(super) async fn run(command: BookingCommand, client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
     match command {
         BookingCommand::Create(args) => {
             let booked = client.book(&args.resource, &args.body()).await?;
-            if let Booked::Series(series) = &booked {
-                output.talk(&format!("{} of {} bookings", series.series_id, series.bookings.len()));
+            if let Booked::Series { series_id, bookings } = &booked {
+                output.talk(&format!("{series_id} of {} bookings", bookings.len()));
             }
             output.answer(&booked, || match &booked {
-                Booked::One(OneBooking { booking }) => said("booked", booking),
-                Booked::Series(series) => series.bookings.iter().map(|booking| said("booked", booking)).collect(),
+                Booked::One { booking } => said("booked", booking),
+                Booked::Series { bookings, .. } => bookings.iter().map(|booking| said("booked", booking)).collect(),
             })
         }
         BookingCommand::List(args) => {
@@ -39,7 +40,7 @@ pub(super) async fn run(command: BookingCommand, client: &Client, output: &mut O
             expect_on(&resource, &booking, client).await?;
             let cancelled = client.cancel_booking(&booking, following).await?;
             output.answer(&cancelled, || {
-                let all = std::iter::once(&cancelled.booking).chain(&cancelled.following);
+                let all = std::iter::once(&cancelled.booking).chain(cancelled.following.iter().flatten());
                 all.map(|booking| said("cancelled", booking)).collect()
             })
         }

@@ -1,13 +1,12 @@
 //! The arguments of `berth lease holds` and `berth holds`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::slot_args::SlotArgs;
 use super::span;
-use crate::model::time::whole_ms;
+use crate::model::Ttl;
 use crate::model::{HoldId, IdempotencyKey, Note, ResourceAddress};
 use crate::service::calendar::ask::HoldBody;
 
@@ -72,8 +71,8 @@ pub(super) struct CreateHold {
     #[command(flatten)]
     slot: SlotArgs,
     /// How long the hold lasts, such as 5m
-    #[arg(long, value_name = "DURATION", value_parser = span::duration)]
-    ttl: Option<Duration>,
+    #[arg(long, value_name = "DURATION", value_parser = span::ttl)]
+    ttl: Option<Ttl>,
     /// Names this attempt: under the same key, a retry gets the same hold
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,
@@ -86,7 +85,7 @@ impl CreateHold {
             starts_at: self.slot.starts_at.at,
             duration_ms: self.slot.length.duration_ms(),
             ends_at: self.slot.length.ends_at(),
-            ttl_ms: self.ttl.map(whole_ms),
+            ttl_ms: self.ttl,
             requester: None,
             idempotency_key: self.idempotency_key.clone(),
         }

@@ -11,8 +11,9 @@ use super::lease::until;
 use super::output::Output;
 use super::table;
 use crate::client::Client;
-use crate::service::calendar::ask::{ConfirmBody, HoldToken};
+use crate::service::calendar::ask::ConfirmBody;
 use crate::service::calendar::views::{HoldView, Holds, OneBooking, OneHold, Paused};
+use crate::trust::HoldToken;
 
 /// A token is far shorter; whatever is longer is another file.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
@@ -92,7 +93,7 @@ fn token_in(source: impl Read, name: &str) -> Result<HoldToken, Misuse> {
     let mut bytes = Vec::new();
     let read = source.take(TOKEN_FILE_BYTES_MAX).read_to_end(&mut bytes);
     read.map_err(|error| Misuse(format!("{name} cannot be read: {error}")))?;
-    let token = std::str::from_utf8(&bytes).ok().and_then(HoldToken::parse);
+    let token = std::str::from_utf8(&bytes).ok().and_then(|text| HoldToken::parse(text.trim()));
     token.ok_or_else(|| {
         Misuse(format!("{name} has no token of a hold; put the token alone into it, as its creation has shown it"))
     })
@@ -137,12 +138,17 @@ mod tests {
 
     #[test]
     fn a_token_is_read_without_the_white_space_around_it_and_never_shown() {
-        assert_eq!(token_in(&b" s3cret\n"[..], "it").unwrap().expose(), "s3cret");
-        let long = [b'x'; 5000];
-        for bad in [&b""[..], b"\n", b"s3cret s3cret", b"s3cret\xff", b"{\"token\": \"s3cret\"}", &long] {
-            let why = token_in(bad, "it").unwrap_err().to_string();
-            assert!(why.starts_with("it has no token of a hold") && !why.contains("s3cret"), "{why}");
+        let token = HoldToken::generate().unwrap();
+        let text = token.expose();
+        assert_eq!(token_in(format!(" {text}\n").as_bytes(), "it").unwrap(), token);
+        let long = "x".repeat(5000);
+        let twice = format!("{text} {text}");
+        let json = format!("{{\"token\": \"{text}\"}}");
+        for bad in ["", "\n", &twice, &json, &text[1..], &long] {
+            let why = token_in(bad.as_bytes(), "it").unwrap_err().to_string();
+            assert!(why.starts_with("it has no token of a hold") && !why.contains(&text[4..]), "{why}");
         }
+        assert!(token_in(&b"bht_\xff"[..], "it").is_err());
     }
 
     #[test]

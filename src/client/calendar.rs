@@ -1,34 +1,19 @@
 //! The calls about bookings and holds, one for each route (SPEC §13).
 
-use jiff::Timestamp;
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 
 use super::{Client, ClientError};
 use crate::model::time::rfc3339;
-use crate::model::{BookingId, BookingStatus, HoldId, ResourceAddress};
-use crate::service::calendar::ask::{BookBody, ConfirmBody, HoldBody, HoldToken, RescheduleBody};
+use crate::model::{BookingId, HoldId, ResourceAddress};
+use crate::service::calendar::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody, RescheduleBody};
 use crate::service::calendar::views::{
-    Booked, BookingView, Bookings, Cancelled, Diagnosis, HoldCreated, HoldView, Holds, OneBooking, OneHold, Paused,
+    Booked, BookingView, Bookings, Cancelled, DoctorView, HoldCreated, HoldView, Holds, OneBooking, OneHold, Paused,
 };
+use crate::trust::HoldToken;
 
 /// The header that shows the token of a hold.
 const HOLD_TOKEN: &str = "Berth-Hold-Token";
-
-/// Which bookings of a list are wanted; the default is all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BookingQuery {
-    /// Those that end after this.
-    pub from: Option<Timestamp>,
-    /// Those that start before this.
-    pub to: Option<Timestamp>,
-    /// Those of this status.
-    pub status: Option<BookingStatus>,
-    /// The caller's own only.
-    pub mine: bool,
-    /// Those behind a page: its `next`.
-    pub after: Option<String>,
-}
 
 /// Every call errs with a [`ClientError`]; the codes of a refusal are those of SPEC §11.
 impl Client {
@@ -52,7 +37,8 @@ impl Client {
         wanted.extend(query.to.map(|at| ("to", rfc3339(at))));
         wanted.extend(query.status.map(|status| ("status", status.as_str().to_owned())));
         wanted.extend(query.mine.then(|| ("mine", "true".to_owned())));
-        wanted.extend(query.after.clone().map(|after| ("after", after)));
+        wanted.extend(query.after.as_ref().map(|after| ("after", after.to_string())));
+        wanted.extend(query.limit.map(|limit| ("limit", limit.to_string())));
         self.ask(if wanted.is_empty() { question } else { question.query(&wanted) }).await
     }
 
@@ -121,7 +107,7 @@ impl Client {
     }
 
     /// Has the node look for what must not be. "Something is wrong" is an answer here, no error.
-    pub async fn doctor(&self) -> Result<Diagnosis, ClientError> {
+    pub async fn doctor(&self) -> Result<DoctorView, ClientError> {
         self.ask(self.question(Method::GET, &["doctor"])).await
     }
 }

@@ -14,7 +14,6 @@ mod messages;
 mod streams;
 mod transport;
 
-pub use calendar::BookingQuery;
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
 pub use error::ClientError;
 pub use streams::{EventStream, LeaseNews, Place, RequestNews};

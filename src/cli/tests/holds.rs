@@ -8,7 +8,7 @@ use crate::client::fake;
 
 const HOLD: &str = "hold_00000000-0000-4000-8000-000000000002";
 const BOOKING: &str = "book_00000000-0000-4000-8000-000000000001";
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const TOKEN: &str = "bht_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const SLOT: [&str; 8] =
     ["lease", "holds", "create", "bench", "--starts-at", "2026-08-28T10:00[Europe/Warsaw]", "--duration", "90m"];
 
@@ -157,7 +157,7 @@ async fn a_hold_is_a_line_and_its_token_alone_on_the_next() {
     assert_eq!(ran.exit, 0);
     insta::assert_snapshot!(ran.out, @r"
     held hold_00000000-0000-4000-8000-000000000002 bench 2026-08-28T08:00:00Z to 2026-08-28T09:30:00Z until 2026-08-27T12:10:00Z
-    0123456789abcdef0123456789abcdef
+    bht_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
     ");
     insta::assert_snapshot!(ran.err, @"the token is not shown again; `berth lease holds confirm` and `release` take it from a file");
     assert!(node.asked()[0].starts_with("POST /v1/resources/bench/holds "));
