@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::model::Code;
+
 /// Why the database cannot be used; the node does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -60,6 +62,27 @@ pub enum CommitError {
     /// Too many batches wait.
     #[error("the store's queue is full")]
     Full,
+}
+
+impl CommitError {
+    /// The code of the rule that the database has repeated, where it was one of the calendar's: whoever asked is
+    /// answered as if the rule had stopped it (SPEC §6). That it came so far is a fault all the same.
+    pub fn repeats(&self) -> Option<Code> {
+        let CommitError::Constraint(why) = self else { return None };
+        let by_name = [
+            ("no_booking_over_another", Code::BookingConflict),
+            ("no_booking_moves_over_another", Code::BookingConflict),
+            ("booking.resource_id, booking.starts_at", Code::BookingConflict),
+            ("no_booking_over_a_hold", Code::SlotHeld),
+            ("no_booking_moves_over_a_hold", Code::SlotHeld),
+            ("no_hold_over_another", Code::HoldConflict),
+            ("no_hold_over_a_booking", Code::HoldConflict),
+            ("no_hold_moves_over_another", Code::HoldConflict),
+            ("no_hold_moves_over_a_booking", Code::HoldConflict),
+            ("hold.resource_id, hold.starts_at", Code::HoldConflict),
+        ];
+        by_name.into_iter().find(|(name, _)| why.ends_with(name)).map(|(_, code)| code)
+    }
 }
 
 /// Why the database could not be read beside its writer. Another try may go well.

@@ -2,7 +2,7 @@
 
 use berth::admission::calendar::{BookingMove, HoldMove};
 use berth::admission::resource::Change;
-use berth::model::{Booking, BookingStatus, Hold, Window};
+use berth::model::{Booking, BookingStatus, Code, Hold, Window};
 use berth::store::CommitError;
 
 use super::{
@@ -36,9 +36,20 @@ fn beside() -> [Window; 4] {
     [window(90, 100), window(200, 201), window(10, 20), window(300, 400)]
 }
 
+/// The constraint that has refused something. Of each it is known which rule it repeats.
 async fn refused(open: &Open, changes: Vec<Change>) -> String {
-    match open.calendar(changes).await {
-        Err(CommitError::Constraint(why)) => why,
+    let refused = open.calendar(changes).await;
+    let code = refused.as_ref().err().and_then(CommitError::repeats);
+    match refused {
+        Err(CommitError::Constraint(why)) => {
+            let expected = match why.as_str() {
+                why if why.starts_with("no_hold") || why.contains(": hold.") => Code::HoldConflict,
+                why if why.ends_with("a_hold") => Code::SlotHeld,
+                _ => Code::BookingConflict,
+            };
+            assert_eq!(code, Some(expected), "{why}");
+            why
+        }
         other => panic!("expected a constraint, got {other:?}"),
     }
 }

@@ -124,6 +124,7 @@ async fn what_does_not_stand_any_more_becomes_nothing_else() {
     for changes in stale {
         let refused = open.calendar(changes).await;
         assert!(matches!(&refused, Err(CommitError::Constraint(why)) if why.contains("not as it was")), "{refused:?}");
+        assert_eq!(refused.unwrap_err().repeats(), None, "no rule");
     }
     // Nor can the calendar of one resource change another's.
     let stands = booking(3, window(1, 2));
