@@ -15,6 +15,7 @@ mod ports;
 mod readme;
 mod refusals;
 mod restart;
+mod runbook;
 mod said;
 mod sse;
 mod waiting;
