@@ -1,5 +1,6 @@
 mod arguments;
 mod bookings;
+mod documents;
 mod events;
 mod holds;
 mod keep;
