@@ -96,8 +96,9 @@ pub fn parse_instant(text: &str) -> Result<(Timestamp, Option<Zone>), String> {
     let zone: Zone = name.parse().map_err(|error: InvalidId| error.to_string())?;
     if let Ok(at) = local.parse::<Timestamp>() {
         // An offset says already which of two is meant; one that the zone does not have there is a mistake.
-        let given = || DateTimeParser::new().parse_datetime(local).is_ok_and(|given| given == zone.local(at));
-        let fits = local.ends_with(['Z', 'z']) || given();
+        // With Z it names none, and a local time cannot be read from it.
+        let given = |text| DateTimeParser::new().parse_datetime(text).is_ok_and(|given| zone.local(at) == given);
+        let fits = local.ends_with(['Z', 'z']) || given(local);
         return if fits { Ok((at, Some(zone))) } else { Err(wrong("has an offset that the zone does not have then")) };
     }
     let local: DateTime = local.parse().map_err(|_| wrong("is no local time"))?;
