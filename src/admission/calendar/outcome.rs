@@ -20,12 +20,15 @@ pub fn outcome(command: &CalendarCommand, before: &Calendar, after: &Calendar) -
             let moved = is.window.starts_at() == starts_at && is.window.ends_at() == ends_at;
             moved.then(|| CalendarReply::Booking(is.clone()))
         }
-        CalendarCommand::Cancel { booking, .. } => {
-            let is = after.booking(booking).filter(|it| it.status == BookingStatus::Cancelled)?;
+        CalendarCommand::Cancel { booking, following, .. } => {
+            let is = after.booking(booking)?;
             let gone = after.bookings().filter(|it| it.id != *booking && it.status == BookingStatus::Cancelled);
             let with_it = gone.filter(|it| it.series.is_some() && it.series == is.series);
             let now = with_it.filter(|it| before.booking(&it.id).is_some_and(|was| was.status != it.status));
-            Some(CalendarReply::Cancelled(is.clone(), now.cloned().collect()))
+            let now: Vec<_> = now.cloned().collect();
+            // One that is over stays as it was, and only the rest of its series goes.
+            let done = is.status == BookingStatus::Cancelled || (*following && !now.is_empty());
+            done.then(|| CalendarReply::Cancelled(is.clone(), now))
         }
         CalendarCommand::Hold { id, holder, key, token, .. } => {
             let reissued = || after.hold_under(holder, key.as_ref()?).filter(|held| held.hold.token == *token);
