@@ -196,6 +196,18 @@ pub enum CalendarReply {
     Done,
 }
 
+impl CalendarReply {
+    /// The same with its bookings as they are in `calendar`: one whose window has begun may be fulfilled at once.
+    pub(super) fn as_in(self, calendar: &Calendar) -> Self {
+        let now = |it: Arc<Booking>| calendar.booking(&it.id).cloned().unwrap_or(it);
+        match self {
+            CalendarReply::Booked(all) => CalendarReply::Booked(all.into_iter().map(now).collect()),
+            CalendarReply::Booking(it) => CalendarReply::Booking(now(it)),
+            CalendarReply::Cancelled(..) | CalendarReply::Hold(_) | CalendarReply::Done => self,
+        }
+    }
+}
+
 /// What a command leads to.
 pub type Decided = Result<(Vec<CalendarChange>, CalendarReply), Refusal>;
 

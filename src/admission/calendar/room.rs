@@ -88,7 +88,8 @@ impl Calendar {
         [next, claim.map(|claim| claim.ends_at), no_show].into_iter().flatten().min()
     }
 
-    /// When a scheduled booking is missed because nobody claims it, if the resource stays free for it.
+    /// When a scheduled booking is missed because nobody claims it, if the resource stays free for it. One that was made
+    /// when its window had begun, by confirming a hold, has its time from then on.
     pub fn no_show_at(
         &self,
         id: &crate::model::BookingId,
@@ -96,7 +97,7 @@ impl Calendar {
         free_since: Option<Timestamp>,
     ) -> Option<Timestamp> {
         let booking = self.booking(id).filter(|booking| booking.status == BookingStatus::Scheduled)?;
-        let since = free_since?.max(booking.window.starts_at());
+        let since = free_since?.max(booking.window.starts_at()).max(booking.created_at);
         Some(crate::model::time::later(since, policy.no_show_after?))
     }
 }

@@ -11,7 +11,8 @@ use super::{Change, Held, Reply};
 use crate::admission::calendar::{self, BookingMove, CalendarChange, CalendarCommand, ClaimOf, Miss, Room};
 use crate::model::time::{remaining, whole};
 use crate::model::{
-    Booking, BookingPolicy, BookingStatus, Fingerprint, LeaseRecord, Mode, Proposal, Requester, ResourceAddress, Target,
+    Booking, BookingMode, BookingPolicy, BookingStatus, Fingerprint, LeaseRecord, Mode, Proposal, Requester,
+    ResourceAddress, Target,
 };
 
 /// Bookings that one decision finds missed at most; the next one finds the rest.
@@ -81,6 +82,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
             push(draft, &booking, BookingMove::Missed(Miss::Overrun), None);
         }
     }
+    unreserve(draft);
     let booking = open_now(draft)?;
     if let Some(held) = draft.held.iter().find(|held| held.lease.holder == booking.holder).cloned() {
         let held = if policy.auto_acquire { prolong(draft, held, booking.window.ends_at()) } else { held };
@@ -99,6 +101,25 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
         push(draft, &booking, BookingMove::Missed(Miss::NoShow), None);
     }
     None
+}
+
+/// In the window of somebody nothing is kept for another, who could not use it and would only stand in the way.
+fn unreserve(draft: &mut Draft<'_>) {
+    if draft.reserved.is_empty() || draft.around.spec.bookings.mode != BookingMode::Enforced {
+        return;
+    }
+    let claim = draft.calendar.claim_at(draft.around.now.wall);
+    if let Some(holder) = claim.map(|claim| claim.holder.clone()) {
+        keep_for_none_but(draft, Some(&holder));
+    }
+}
+
+fn keep_for_none_but(draft: &mut Draft<'_>, holder: Option<&Requester>) {
+    let others = draft.reserved.iter().map(|kept| &kept.holder).filter(|kept| Some(*kept) != holder);
+    for holder in others.cloned().collect::<Vec<_>>() {
+        draft.push(Change::Unreserved { holder });
+        draft.freed = true;
+    }
 }
 
 /// The scheduled booking that has begun and is not over, where bookings mean anything for leases.
@@ -135,8 +156,7 @@ fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
         allow_shorter: false,
         by_admin: true,
     };
-    let kept: Vec<Requester> = draft.reserved.iter().map(|kept| kept.holder.clone()).collect();
-    kept.into_iter().for_each(|holder| draft.push(Change::Unreserved { holder }));
+    keep_for_none_but(draft, None);
     draft.grant_for(&proposal, now.run + ttl);
     Some(booking.holder.clone())
 }

@@ -177,12 +177,10 @@ impl<'a> Draft<'a> {
 
     /// Since when it is free to be claimed.
     pub(super) fn free_since(&self) -> Option<Timestamp> {
-        match (self.held.is_empty() && !self.drained, self.state.free_since) {
-            (true, since @ Some(_)) => since,
-            // It has just become free.
-            (true, None) => Some(self.around.now.wall),
-            (false, _) => None,
-        }
+        let is_free = self.held.is_empty() && !self.drained;
+        // What a start says counts only where it was free then; otherwise it has just become so.
+        let was_free = self.state.held.is_empty() && !self.state.drained;
+        is_free.then(|| self.state.free_since.filter(|_| was_free).unwrap_or(self.around.now.wall))
     }
 
     pub(super) fn declined(&mut self, proposal: &Proposal, code: Code) {

@@ -418,6 +418,9 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         // Whoever stood ahead may have been served meanwhile.
         *position = draft.position(waiter.rank);
     }
+    if let Reply::Calendar(told) = reply {
+        reply = Reply::Calendar(told.as_in(&draft.calendar));
+    }
     let admission_left = before.admission_left || after.admission_left;
     Decision { changes: draft.changes, reply, command_from, handed_over_from, admission_left }
 }
