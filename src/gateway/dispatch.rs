@@ -195,7 +195,10 @@ impl FrontState {
 
     fn worker_refused(&mut self, id: &RequestId, worker: &NodeName, refusal: Refusal) {
         let by_selector = self.fleet.get(id).is_some_and(|open| matches!(open.ask.target, Target::Select(_)));
-        let elsewhere = matches!(refusal.code, Code::NoCapacity | Code::NoMatchingResource | Code::QueueFull);
+        let elsewhere = matches!(
+            refusal.code,
+            Code::NoCapacity | Code::ResourceBooked | Code::NoMatchingResource | Code::QueueFull
+        );
         if refusal.code == Code::Stopping || by_selector && elsewhere {
             if let Some(open) = self.fleet.get_mut(id) {
                 open.skipped.insert(worker.clone());

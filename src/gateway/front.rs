@@ -19,6 +19,7 @@ use crate::admission::{LeaseRules, Ledger, Request, Requests};
 use crate::clock::{Clock, RunTime};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
 use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId};
+use crate::wire::calendar::CalendarAnswer;
 use crate::wire::call::Call;
 use crate::wire::hello::Hello;
 
@@ -44,6 +45,8 @@ pub struct FrontArguments {
     pub rebuild_wait: Duration,
     /// How long a request waits for a worker that is away.
     pub absence_grace: Duration,
+    /// Whether new holds are stopped, as it is on disk; none if an admin has never said.
+    pub holds_paused: Option<bool>,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -81,6 +84,8 @@ pub(super) struct Worker {
     pub(super) last_seen: Option<Timestamp>,
     /// Calls that it has not answered.
     pub(super) calls_out: usize,
+    /// What it has been told over this link of new holds.
+    pub(super) told_paused: Option<bool>,
 }
 
 impl Worker {
@@ -125,6 +130,10 @@ pub(super) enum CallKind {
         fence: Option<Fence>,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
+    /// Something about bookings and holds.
+    Calendar(RpcReplyPort<Result<CalendarAnswer, Refusal>>),
+    /// The worker is told whether new holds are stopped.
+    Pause(bool),
     /// A lease that nobody is to have is being released.
     Orphan {
         lease: LeaseId,
@@ -155,6 +164,7 @@ impl Actor for Front {
                 hello: None,
                 last_seen: None,
                 calls_out: 0,
+                told_paused: None,
             };
             workers.insert(worker.clone(), worker_state);
         }
@@ -191,6 +201,12 @@ impl Actor for Front {
             FrontMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             FrontMessage::Renew { id, caller, ask, reply } => state.renew(id, &caller, ask, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
+            FrontMessage::Calendar { worker, call, reply } => state.calendar(worker, *call, reply),
+            FrontMessage::PauseHolds { paused, reply } => {
+                state.pause_holds(paused);
+                // A caller that has gone needs no answer.
+                let _ = reply.send(());
+            }
             FrontMessage::Watch(id, reply) => state.watch(id, reply),
             FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),
             FrontMessage::Incompatible { worker, hello } => state.incompatible(&worker, hello),
@@ -254,6 +270,7 @@ impl FrontState {
         for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.settle_doubts(&worker);
         }
+        self.tell_pauses();
         self.pump();
         for dropped in self.requests.prune(now) {
             if let Some(key) = &dropped.key {

@@ -59,18 +59,22 @@ impl FrontState {
 
     /// What became of a call.
     pub(super) fn answered(&mut self, worker: &NodeName, incarnation: u64, call: CallId, outcome: Outcome) {
+        let kind = self.calls.remove(&call);
         let mut outcome = outcome;
         if let Some(state) = self.workers.get_mut(worker) {
             state.calls_out = state.calls_out.saturating_sub(1);
             // Numbers of a former life of the worker cannot be compared with those of this one, and what it did is in
             // this one's reports: it counts as an answer that did not come.
             let today = state.view.as_ref().is_some_and(|view| view.incarnation() == incarnation);
-            if matches!(outcome, Outcome::Answered(..)) && !today {
+            let numbered = !matches!(kind, Some(CallKind::Calendar(_) | CallKind::Pause(_)));
+            if matches!(outcome, Outcome::Answered(..)) && !today && numbered {
                 outcome = Outcome::Lost;
             }
         }
-        match self.calls.remove(&call) {
+        match kind {
             None => {}
+            Some(CallKind::Calendar(reply)) => self.calendar_answered(worker, outcome, reply),
+            Some(CallKind::Pause(paused)) => self.pause_answered(worker, paused, &outcome),
             Some(CallKind::Dispatch { request, attempt }) => {
                 self.dispatch_answered(worker, &request, attempt, outcome);
             }

@@ -12,6 +12,7 @@ use crate::model::{
     Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, ResourceAddress,
     ResourceId,
 };
+use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 use crate::wire::hello::Hello;
 use crate::wire::report::ResourceReport;
 
@@ -120,6 +121,24 @@ pub enum FrontMessage {
         /// Answered once its worker has answered.
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
+    /// Something about bookings and holds.
+    Calendar {
+        /// The worker that it is for; none where the call names a resource by its bare id, a booking or a hold.
+        worker: Option<NodeName>,
+        /// What is asked, in this gateway's names.
+        call: Box<CalendarCall>,
+        /// Answered once its worker has answered, in this gateway's names.
+        reply: RpcReplyPort<Result<CalendarAnswer, Refusal>>,
+    },
+    /// It is on disk whether new holds are stopped on the whole lab.
+    PauseHolds {
+        /// Whether they are.
+        paused: bool,
+        /// Answered once every worker that is here is being told.
+        reply: RpcReplyPort<()>,
+    },
+    /// The workers that can be asked something now.
+    Reachable(RpcReplyPort<Vec<NodeName>>),
     /// A request, as soon as it is settled.
     Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
     /// A request, as it is now.

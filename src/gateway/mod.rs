@@ -1,9 +1,11 @@
 //! A gateway: it owns no resources and fronts the workers.
 //!
 //! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
-//! each worker holds its link. The gateway has no truth on disk: its table is a function of what the workers report.
+//! each worker holds its link. The gateway has no truth on disk but whether an admin has
+//! stopped new holds: its table is a function of what the workers report.
 
 mod admit;
+pub mod calendar;
 mod dispatch;
 mod doubts;
 pub mod fleet;

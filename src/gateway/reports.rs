@@ -20,6 +20,7 @@ impl FrontState {
         let Some(worker) = self.heard(name) else { return };
         worker.link = Some(link);
         worker.reported = false;
+        worker.told_paused = None;
         worker.incompatible = false;
         let anew = worker.view.as_mut().filter(|view| view.incarnation() != hello.incarnation);
         if let Some(view) = anew {
@@ -79,6 +80,7 @@ impl FrontState {
             let _ = worker.session.cast(SessionMessage::Resync);
         }
         self.settle_doubts(name);
+        self.tell_pauses();
         self.end_rebuild_if_due();
         self.pump();
     }

@@ -15,11 +15,12 @@ use uuid::Uuid;
 use super::Subscription;
 use super::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
 use crate::clock::Clock;
-use crate::limits::{CALL_BOUND, DISPATCH_BOUND};
+use crate::limits::{BOOKINGS_PER_FRAME_MAX, CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};
 use crate::link::{DialError, LinkError, read, serve, write};
 use crate::model::{Ask, Authority, Door, LeftOut, NodeName, Priority, Refusal, Requester, Target, Ttl, WaitPolicy};
 use crate::wire::PROTOCOL;
+use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall};
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 use crate::wire::hello::Hello;
 use crate::wire::report::{Control, Delta, LeaseRow, snapshot};
@@ -195,6 +196,13 @@ impl Uplink {
                 let authority = authority();
                 (DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply }, Begun::Renewed(answer))
             }
+            Call::Calendar(call) => match self.calendar(call) {
+                Ok(call) => {
+                    let (reply, answer) = port();
+                    (DeskMessage::Calendar(Box::new(call), reply), Begun::Calendar(answer))
+                }
+                Err(refusal) => return Some(Begun::Refused(refusal)),
+            },
             Call::Release { lease, fence } => {
                 let (reply, answer) = port();
                 (DeskMessage::Release { lease, fence, authority: authority(), reply }, Begun::Released(answer))
@@ -221,10 +229,7 @@ impl Uplink {
             allow_shorter,
             admin,
         } = dispatch;
-        if requester.via.as_ref() != Some(&self.gateway) {
-            let own = Requester { via: Some(self.gateway.clone()), ..requester };
-            return Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")));
-        }
+        self.of_this_gateway(&requester)?;
         if let Target::Resource(address) = &target
             && address.worker.is_some()
         {
@@ -258,6 +263,23 @@ impl Uplink {
         Ok((ask, Origin::Gateway { attempt, fingerprint }))
     }
 
+    /// The same for calendars. A page is no longer than what fits a frame.
+    fn calendar(&self, mut call: CalendarCall) -> Result<CalendarCall, Refusal> {
+        self.of_this_gateway(&call.asker.requester)?;
+        if let CalendarAsk::Bookings { limit, .. } = &mut call.ask {
+            *limit = (*limit).clamp(1, BOOKINGS_PER_FRAME_MAX);
+        }
+        Ok(call)
+    }
+
+    fn of_this_gateway(&self, requester: &Requester) -> Result<(), Refusal> {
+        if requester.via.as_ref() == Some(&self.gateway) {
+            return Ok(());
+        }
+        let own = Requester { via: Some(self.gateway.clone()), ..requester.clone() };
+        Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")))
+    }
+
     fn bounded(&self, ttl_ms: u64) -> Result<Duration, Refusal> {
         let ttl = Ttl::try_from(ttl_ms).map_err(|error| Refusal::bad_field("ttlMs", error))?.duration();
         if ttl > self.max_ttl {
@@ -276,6 +298,7 @@ enum Begun {
     Settled(Answered<Option<Grant>>),
     Renewed(Answered<Grant>),
     Released(Answered<ReleasedNow>),
+    Calendar(Answered<CalendarAnswer>),
     Refused(Refusal),
 }
 
@@ -300,6 +323,7 @@ impl Begun {
             Begun::Settled(answer) => said(answer, CALL_BOUND, |grant| Answer::Settled(grant.map(row))).await,
             Begun::Renewed(answer) => said(answer, CALL_BOUND, |grant| Answer::Renewed(row(grant))).await,
             Begun::Released(answer) => said(answer, CALL_BOUND, |_| Answer::Released).await,
+            Begun::Calendar(answer) => said(answer, CALL_BOUND, |answer| Answer::Calendar(answer.packed())).await,
             Begun::Refused(refusal) => Some((Answer::Refused(refusal), 0)),
         }
     }

@@ -61,6 +61,14 @@ pub enum StartError {
         /// Why.
         source: TokenError,
     },
+    /// A gateway does not know whether new holds are stopped.
+    #[error("node {node}: it cannot be read whether new holds are stopped: {source}")]
+    Holds {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Its HTTP door cannot be opened.
     #[error("{key}: {source}")]
     Http {

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::config::Lab;
+use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::front::FrontArguments;
 use crate::gateway::{self, Gateway};
 use crate::http::{App, Server};
@@ -18,16 +19,19 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
     let listener = Listener::bind(config.link, &node.identity, &around.udp)
         .map_err(|source| StartError::Link { key: "gateway.link".to_owned(), source })?;
     let listener = Arc::new(listener);
+    let holds = PauseFile::under(&node.directory);
+    let paused = holds.read().map_err(|source| StartError::Holds { node: node.name.clone(), source })?;
     let arguments = FrontArguments {
         name: node.name.clone(),
         roster: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
         rules: lab.rules.lease.clone(),
         rebuild_wait: config.rebuild_wait,
         absence_grace: config.absence_grace,
+        holds_paused: paused,
         clock: around.clock.clone(),
     };
     let Gateway { front, front_task, welcoming } = gateway::start(arguments, Arc::clone(&listener)).await?;
-    let service = GatewayService::new(front.clone(), node.name.clone(), around.clock.clone());
+    let service = GatewayService::new(front.clone(), node.name.clone(), around.clock.clone(), holds);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),

@@ -1,11 +1,13 @@
 //! What a gateway answers to its clients.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::Mutex;
 
 use super::access::{lease_for, request_for};
 use super::answers::{Acquired, Events, Left, Renewed};
@@ -18,6 +20,7 @@ use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::resource::Held;
 use crate::admission::{Request, RequestState};
 use crate::clock::Clock;
+use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
 use crate::limits::NO_WAIT_ANSWER_BOUND;
 use crate::model::{
@@ -28,20 +31,25 @@ use crate::model::{
 /// A gateway's front, as the front doors see it.
 #[derive(Debug)]
 pub struct GatewayService {
-    front: ActorRef<FrontMessage>,
+    pub(super) front: ActorRef<FrontMessage>,
     pub(super) name: NodeName,
     clock: Clock,
     started_at: Timestamp,
+    /// Written by one at a time.
+    pub(super) holds: Arc<Mutex<PauseFile>>,
 }
 
 impl GatewayService {
-    /// The service of the gateway `name`.
-    pub fn new(front: ActorRef<FrontMessage>, name: NodeName, clock: Clock) -> Self {
+    /// The service of the gateway `name`. In `holds` it keeps whether new holds are stopped.
+    pub fn new(front: ActorRef<FrontMessage>, name: NodeName, clock: Clock, holds: PauseFile) -> Self {
         let started_at = clock.now().wall;
-        Self { front, name, clock, started_at }
+        Self { front, name, clock, started_at, holds: Arc::new(Mutex::new(holds)) }
     }
 
-    async fn ask<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> FrontMessage) -> Result<T, Refusal> {
+    pub(super) async fn ask<T: ractor::Message>(
+        &self,
+        build: impl FnOnce(RpcReplyPort<T>) -> FrontMessage,
+    ) -> Result<T, Refusal> {
         ask_actor(&self.front, ACTOR_BOUND, build).await.ok_or_else(unanswered)
     }
 

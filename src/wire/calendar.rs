@@ -3,16 +3,30 @@
 //! A [`CalendarCall`] says who asks and as what; a worker takes a requester of a gateway only from that gateway's link.
 //! Names are the worker's own: a resource without its worker's name, `book_…` and `hold_…` without a prefix. Of the token of
 //! a hold only the hash is ever said.
+//!
+//! An answer fits a frame. A page has at most [`BOOKINGS_PER_FRAME_MAX`] bookings, whatever was asked for, and says where
+//! the next begins. Bookings that were made together have one note, and it is said once, with the first of them. Of more than
+//! [`HOLDS_PER_FRAME_MAX`] holds a worker says the active ones, and then those that were to end last.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{BOOKINGS_PER_FRAME_MAX, FRAME_BYTES_MAX, HOLDS_PER_FRAME_MAX};
 use crate::model::{
-    Asker, Booking, BookingFilter, BookingId, Cursor, Hold, HoldId, HoldStatus, IdempotencyKey, Note, Rebooking,
-    Repeat, Requester, ResourceId, SeriesId, Slot, TokenHash, Window,
+    Asker, Booking, BookingFilter, BookingId, Cursor, Hold, HoldId, HoldStatus, IdempotencyKey, Note, OCCURRENCES_MAX,
+    Rebooking, Repeat, Requester, ResourceId, SeriesId, Slot, TokenHash, Window,
 };
+
+/// A booking without its note, or a hold, takes less than this: names, two requesters' worth of text, and times.
+const ROW_BYTES_MAX: usize = 1_000;
+/// A note of 512 characters of 4 bytes.
+const NOTE_BYTES_MAX: usize = 512 * 4 + 3;
+const _: () = assert!(BOOKINGS_PER_FRAME_MAX * (ROW_BYTES_MAX + NOTE_BYTES_MAX) + 128 * 1024 < FRAME_BYTES_MAX);
+const _: () = assert!(OCCURRENCES_MAX * ROW_BYTES_MAX + NOTE_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
+const _: () = assert!(HOLDS_PER_FRAME_MAX * ROW_BYTES_MAX < FRAME_BYTES_MAX);
 
 /// One call, and on whose word.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -160,6 +174,61 @@ pub enum CalendarAnswer {
     Paused(bool),
 }
 
+impl CalendarAnswer {
+    /// As it is sent, so that it fits a frame: what [`Self::unpacked`] makes whole again.
+    pub fn packed(self) -> Self {
+        match self {
+            CalendarAnswer::Booked { series, mut bookings } => {
+                if let Some((first, rest)) = bookings.split_first_mut() {
+                    rest.iter_mut().for_each(|booking| take_note(booking, first.note.as_ref()));
+                }
+                CalendarAnswer::Booked { series, bookings }
+            }
+            CalendarAnswer::Cancelled { booking, mut following } => {
+                following.iter_mut().for_each(|later| take_note(later, booking.note.as_ref()));
+                CalendarAnswer::Cancelled { booking, following }
+            }
+            CalendarAnswer::Holds(mut holds) => {
+                if holds.len() > HOLDS_PER_FRAME_MAX {
+                    holds.sort_by_key(|hold| (hold.status != HoldStatus::Active, Reverse(hold.expires_at)));
+                    holds.truncate(HOLDS_PER_FRAME_MAX);
+                }
+                CalendarAnswer::Holds(holds)
+            }
+            other => other,
+        }
+    }
+
+    /// The whole of what was sent.
+    pub fn unpacked(self) -> Self {
+        let give = |later: &mut Arc<Booking>, note: Option<&Note>| {
+            if later.note.is_none() && note.is_some() {
+                Arc::make_mut(later).note = note.cloned();
+            }
+        };
+        match self {
+            CalendarAnswer::Booked { series, mut bookings } => {
+                if let Some((first, rest)) = bookings.split_first_mut() {
+                    rest.iter_mut().for_each(|later| give(later, first.note.as_ref()));
+                }
+                CalendarAnswer::Booked { series, bookings }
+            }
+            CalendarAnswer::Cancelled { booking, mut following } => {
+                following.iter_mut().for_each(|later| give(later, booking.note.as_ref()));
+                CalendarAnswer::Cancelled { booking, following }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Leaves a note out that is said already.
+fn take_note(booking: &mut Arc<Booking>, said: Option<&Note>) {
+    if booking.note.is_some() && booking.note.as_ref() == said {
+        Arc::make_mut(booking).note = None;
+    }
+}
+
 /// A hold as it is shown: nothing of its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -193,5 +262,72 @@ impl HoldSeen {
             expires_at,
             booking: hold.booking.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::BookingStatus;
+    use crate::wire::call::{Answer, AnswerFrame};
+    use crate::wire::frame::{decode, encode};
+
+    /// A booking with the longest texts that there may be.
+    fn longest(second: usize) -> Arc<Booking> {
+        let at = |second: usize| Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+        let holder = format!("gw:{}:{}/{}", "g".repeat(63), "p".repeat(63), "s".repeat(64));
+        Arc::new(Booking {
+            id: BookingId::generate(),
+            resource_id: "r".repeat(128).parse().unwrap(),
+            holder: holder.parse().unwrap(),
+            window: Window::new(at(second), at(second + 1)).unwrap(),
+            status: BookingStatus::Cancelled,
+            claims: true,
+            note: Some("\u{1f512}".repeat(512).parse().unwrap()),
+            lease_id: Some("l".repeat(128).parse().unwrap()),
+            series: Some(SeriesId::generate()),
+            created_at: at(200_000_000_000),
+            settled_at: Some(at(200_000_000_000)),
+        })
+    }
+
+    fn read_back(answer: CalendarAnswer) -> CalendarAnswer {
+        let sent = AnswerFrame { id: u64::MAX, number: u64::MAX, answer: Answer::Calendar(answer.packed()) };
+        match decode::<AnswerFrame>(&encode(&sent).unwrap()).unwrap().answer {
+            Answer::Calendar(answer) => answer.unpacked(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_longest_page_and_the_longest_series_fit_a_frame_and_are_read_back_whole() {
+        let many = |count: usize| (0..count).map(longest).collect::<Vec<_>>();
+        let bookings = many(BOOKINGS_PER_FRAME_MAX);
+        let next = bookings.last().map(|last| Cursor::behind(last));
+        let page = CalendarAnswer::Bookings { bookings, next };
+        assert_eq!(read_back(page.clone()), page);
+        let bookings = many(OCCURRENCES_MAX);
+        let mut following = bookings.clone();
+        let booked = CalendarAnswer::Booked { series: Some(SeriesId::generate()), bookings };
+        assert_eq!(read_back(booked.clone()), booked);
+        let cancelled = CalendarAnswer::Cancelled { booking: following.remove(0), following };
+        assert_eq!(read_back(cancelled.clone()), cancelled);
+    }
+
+    #[test]
+    fn of_more_holds_than_fit_the_active_ones_are_said_and_then_the_latest() {
+        let holds = (0..HOLDS_PER_FRAME_MAX + 9).map(|index| HoldSeen {
+            id: HoldId::generate(),
+            resource_id: "r".repeat(128).parse().unwrap(),
+            holder: "ci".parse().unwrap(),
+            window: longest(index).window,
+            status: if index == 0 { HoldStatus::Active } else { HoldStatus::Expired },
+            expires_at: longest(index).window.ends_at(),
+            booking: None,
+        });
+        let CalendarAnswer::Holds(said) = read_back(CalendarAnswer::Holds(holds.collect())) else { panic!() };
+        assert_eq!(said.len(), HOLDS_PER_FRAME_MAX);
+        assert_eq!(said[0].status, HoldStatus::Active);
+        assert!(said[1].expires_at > said[2].expires_at);
     }
 }

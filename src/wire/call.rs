@@ -12,9 +12,12 @@
 //!   still arrive, and the answer is `settled` with nil.
 //! - [`Call::Renew`], [`Call::Release`] name a lease by the worker's own id. Only leases that this gateway asked for
 //!   can be named. Answers: `renewed`, `released`, `refused`.
+//! - [`Call::Calendar`] asks for bookings and holds ([`calendar`](super::calendar)). Who asks is one of this gateway's own
+//!   requesters; any other is refused. Answer: `calendar` or `refused`.
 
 use serde::{Deserialize, Serialize};
 
+use super::calendar::{CalendarAnswer, CalendarCall};
 use super::report::LeaseRow;
 use crate::model::{
     ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, Mode, Note, Refusal, RequestId, Requester, Target,
@@ -71,6 +74,8 @@ pub enum Call {
         /// The grant that is meant.
         fence: Option<Fence>,
     },
+    /// Something about bookings and holds.
+    Calendar(CalendarCall),
 }
 
 /// A lease request, one attempt on one worker.
@@ -131,6 +136,8 @@ pub enum Answer {
     Renewed(Granted),
     /// The lease is over.
     Released,
+    /// What a calendar has answered, packed.
+    Calendar(CalendarAnswer),
     /// No.
     Refused(Refusal),
 }

@@ -34,6 +34,8 @@
 //! | a fence, a number, an incarnation | integer, unsigned, 64 bits |
 //! | a fingerprint | 32 hexadecimal digits; opaque to a worker, which keeps it and reports it |
 //! | a run | 16 bytes (`bin`) |
+//! | a window | `[start, end]`, two instants |
+//! | what is kept of a hold's token | its SHA-256, an array of 32 integers |
 //! | a refusal | `{"code", "message", "details"?, "retryAfter"?}`: a code of SPEC §11, text for people, a map, seconds |
 //!
 //! # An exchange
@@ -50,12 +52,16 @@
 //! control   ← {"taken": {"number": 0}}
 //! calls     ← {"id": 1, "call": {"dispatch": {"request": "req_0198…", "attempt": 1, "door": "request",
 //!              "requester": "gw:gateway:ci/job-17", "target": {"select": "platform=android"}, "mode": "exclusive",
-//!              "ttlMs": 900000, "leaseId": "ad-7f3a", "note": null, "key": null, "fingerprint": "9a4a7c2c…"}}}
+//!              "ttlMs": 900000, "leaseId": "ad-7f3a", "note": null, "key": null, "fingerprint": "9a4a7c2c…",
+//!              "allowShorter": false, "admin": false}}}
 //! calls     → {"id": 1, "number": 1, "answer": {"granted": {"resource": "pixel-8-a", "lease": ["ad-7f3a", "req_0198…",
 //!              "exclusive", "gw:gateway:ci/job-17", 1795961304378000, 1795961304378000, 900000, 899999,
 //!              1795961304378, null, true, null, "9a4a7c2c…"]}}}
 //! control   → {"incarnation": 1795961304378, "number": 1, "resource": {"id": "pixel-8-a", …, "leases": [[…]]}}
-//! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null}}}
+//! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null, "allowShorter": false}}}
+//! calls     ← {"id": 3, "call": {"calendar": {"asker": {"requester": "gw:gateway:ci/job-17", "role": "agent"},
+//!              "ask": {"holds": "pixel-8-a"}}}}
+//! calls     → {"id": 3, "number": 1, "answer": {"calendar": {"holds": []}}}
 //! ```
 //!
 //! [`FRAME_BYTES_MAX`]: crate::limits::FRAME_BYTES_MAX

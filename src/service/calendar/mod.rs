@@ -7,6 +7,7 @@
 pub mod ask;
 mod gateway;
 mod host;
+mod merge;
 pub mod views;
 
 use async_trait::async_trait;

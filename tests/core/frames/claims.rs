@@ -80,17 +80,43 @@ fn a_frame_that_ends_too_soon_is_refused_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_lease_row_has_thirteen_columns() {
-    let row = bytes(&row());
-    assert_eq!(row[0], 0x9d);
-    for (columns, end) in [(0x9c, row.len() - 33), (0x9e, row.len())] {
-        let mut other = row[..end].to_vec();
-        other[0] = columns;
-        if columns == 0x9e {
-            other.push(0xc0);
-        }
+fn a_lease_row_has_thirteen_columns_and_one_more_if_it_was_cut() {
+    let (whole, cut) = (bytes(&row()), bytes(&cut_row()));
+    assert_eq!((whole[0], cut[0]), (0x9d, 0x9e));
+    let asked = Some(Duration::from_secs(900));
+    let read = |frame: &[u8]| decode::<LeaseRow>(frame).unwrap().into_lease(&sample::text("pixel-8-a")).0.asked_ttl;
+    assert_eq!((read(&whole), read(&cut)), (None, asked));
+    let mut unset = whole.to_vec();
+    unset[0] = 0x9e;
+    unset.push(0xc0);
+    assert_eq!(read(&unset), None);
+    let mut short = whole[..whole.len() - 33].to_vec();
+    short[0] = 0x9c;
+    let mut long = cut.to_vec();
+    long[0] = 0x9f;
+    long.push(0xc0);
+    for other in [short, long] {
         assert!(decode::<LeaseRow>(&other).is_err(), "{}", shown(&other));
     }
+}
+
+/// What a gateway of before bookings sends is still read.
+#[test]
+fn a_call_without_what_came_later_is_read_with_its_defaults() {
+    let without = |frame: &[u8], map: usize, field: &[u8]| {
+        let at = frame.windows(field.len()).position(|window| window == field).unwrap();
+        let mut shorter = frame.to_vec();
+        shorter.drain(at..at + field.len() + 1);
+        shorter[map] -= 1;
+        shorter
+    };
+    let frame = bytes(&calls()[3]);
+    let older = without(&frame, frame.iter().position(|byte| *byte == 0x84).unwrap(), b"\xacallowShorter");
+    assert!(matches!(decode::<Call>(&older).unwrap(), Call::Renew { allow_shorter: false, .. }));
+    let frame = bytes(&dispatch());
+    let older = without(&without(&frame, 0, b"\xacallowShorter"), 0, b"\xa5admin");
+    let read = decode::<Dispatch>(&older).unwrap();
+    assert!(!read.allow_shorter && !read.admin);
 }
 
 #[test]

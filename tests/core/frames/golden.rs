@@ -49,19 +49,49 @@ fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
 #[test]
 fn calls_are_what_the_workers_of_today_read() {
     assert_frames!(calls().into_iter().map(|call| CallFrame { id: 7, call }).collect::<Vec<_>>(), @"
-    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8b a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8d a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource‹a9›pixel-8-a‹a4›mode
       ‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1‹ab›fingerprint
-      ‹d920›6280181be0b12554bfca6b9047b1bb7d
-    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8b a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
+      ‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8d a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
       ‹b7›platform=android,os>=14‹a4›mode‹a6›shared‹a5›ttlMs‹cdea60 a7›leaseId‹c0 a4›note‹c0 a3›key‹c0›
-      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf
+      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3›
     ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹02›
-    ‹82 a2›id‹07 a4›call‹81 a5›renew‹83 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60›
-    ‹82 a2›id‹07 a4›call‹81 a5›renew‹83 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹84 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹84 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0 ac›allowShorter‹c2›
     ‹82 a2›id‹07 a4›call‹81 a7›release‹82 a5›lease‹a7›ad-7f3a‹a5›fence‹05›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a4›book‹84 a8›resource‹a9›pixel-8-a‹a4›slot‹82 a8›startsAt‹cf0006474846204000 a6›length‹81›
+      ‹a7›lasting‹cdea60 a6›repeat‹83 a5›every‹a4›week‹a5›until‹aa›2026-02-01‹a2›tz‹ad›Europe/Warsaw‹a4›note‹a1›n
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 aa›reschedule‹82 a7›booking‹d929›book_00000000-0000-4000-8000-000000000001‹a2›to‹82›
+      ‹a8›startsAt‹cf0006474846204000 a6›length‹81 a5›until‹cf000647484b7d8a80›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a6›cancel‹82 a7›booking‹d929›book_00000000-0000-4000-8000-000000000001‹a9›following‹c3›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a7›booking‹d929›book_00000000-0000-4000-8000-000000000001
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a8›bookings‹83 a8›resource‹a9›pixel-8-a‹a6›filter‹85 a4›from‹cf0006474846204000 a2›to‹c0›
+      ‹a6›status‹a9›scheduled‹a5›owner‹ad›gw:gateway:ci‹a5›after
+      ‹d93a›1767225600000000-book_00000000-0000-4000-8000-000000000001‹a5›limit‹64›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a4›hold‹85 a8›resource‹a9›pixel-8-a‹a4›slot‹82 a8›startsAt‹cf0006474846204000 a6›length‹81›
+      ‹a7›lasting‹cdea60 a5›ttlMs‹cdea60 a3›key‹a3›k-1‹a5›token‹dc0020 ccb7 1c cc84 ccfa cc8e 29 cca0 cc96›
+      ‹cc90 ccdb ccc7 ccb6 1b 71 3d 18 ccc2 11 4e 51 0e 7f 5e ccc8 2c cca6 cc8c cce6 cced ccb6 ccb9 ccf0›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a7›confirm‹83 a4›hold‹d929›hold_00000000-0000-4000-8000-000000000002‹a5›token‹dc0020 ccb7 1c›
+      ‹cc84 ccfa cc8e 29 cca0 cc96 cc90 ccdb ccc7 ccb6 1b 71 3d 18 ccc2 11 4e 51 0e 7f 5e ccc8 2c cca6›
+      ‹cc8c cce6 cced ccb6 ccb9 ccf0 a4›note‹c0›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a7›release‹82 a4›hold‹d929›hold_00000000-0000-4000-8000-000000000002‹a5›token‹c0›
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a7›oneHold‹d929›hold_00000000-0000-4000-8000-000000000002
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 a5›holds‹a9›pixel-8-a
+    ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
+      ‹a3›ask‹81 aa›pauseHolds‹82 a8›resource‹c0 a6›paused‹c3›
     ");
 }
 
@@ -87,6 +117,37 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹d922›lease ID ad-7f3a is already in use‹a7›details‹81 a7›leaseId‹a7›ad-7f3a
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹aa›QUEUE_FULL‹a7›message
       ‹a9›ask again‹aa›retryAfter‹01›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a6›booked‹82 a6›series
+      ‹d92b›series_00000000-0000-4000-8000-000000000003‹a8›bookings‹92 8b a2›id
+      ‹d929›book_00000000-0000-4000-8000-000000000001‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a9›fulfilled
+      ‹a6›claims‹c3 a4›note‹a1›n‹a7›leaseId‹a5›lse_1‹a6›series‹d92b›series_00000000-0000-4000-8000-000000000003
+      ‹a9›createdAt‹cf0006474846204000 a9›settledAt‹cf00064748462f8240 8b a2›id
+      ‹d929›book_00000000-0000-4000-8000-000000000001‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a9›fulfilled
+      ‹a6›claims‹c3 a4›note‹c0 a7›leaseId‹a5›lse_1‹a6›series‹d92b›series_00000000-0000-4000-8000-000000000003
+      ‹a9›createdAt‹cf0006474846204000 a9›settledAt‹cf00064748462f8240›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a7›booking‹8b a2›id
+      ‹d929›book_00000000-0000-4000-8000-000000000001‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a9›fulfilled
+      ‹a6›claims‹c3 a4›note‹a1›n‹a7›leaseId‹a5›lse_1‹a6›series‹d92b›series_00000000-0000-4000-8000-000000000003
+      ‹a9›createdAt‹cf0006474846204000 a9›settledAt‹cf00064748462f8240›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a9›cancelled‹82 a7›booking‹8b a2›id
+      ‹d929›book_00000000-0000-4000-8000-000000000001‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a9›fulfilled
+      ‹a6›claims‹c3 a4›note‹a1›n‹a7›leaseId‹a5›lse_1‹a6›series‹d92b›series_00000000-0000-4000-8000-000000000003
+      ‹a9›createdAt‹cf0006474846204000 a9›settledAt‹cf00064748462f8240 a9›following‹90›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a8›bookings‹82 a8›bookings‹90 a4›next
+      ‹d93a›1767225600000000-book_00000000-0000-4000-8000-000000000001
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a4›hold‹87 a2›id
+      ‹d929›hold_00000000-0000-4000-8000-000000000002‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a6›active
+      ‹a9›expiresAt‹cf0006474869e38600 a7›booking‹c0›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a5›holds‹91 87 a2›id
+      ‹d929›hold_00000000-0000-4000-8000-000000000002‹aa›resourceId‹a9›pixel-8-a‹a6›holder
+      ‹b4›gw:gateway:ci/job-17‹a6›window‹92 cf0006474846204000 cf0006474849b3c700 a6›status‹a6›active
+      ‹a9›expiresAt‹cf0006474869e38600 a7›booking‹c0›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›calendar‹81 a6›paused‹c3›
     ");
 }
 

@@ -1,5 +1,6 @@
 //! The protocol in bytes: a frame that looks different tomorrow does not fit the peer of today.
 
+mod calendar;
 mod claims;
 mod golden;
 
@@ -138,6 +139,13 @@ fn row() -> LeaseRow {
     LeaseRow::new(&lease, Duration::from_millis(59_000))
 }
 
+/// A row of a lease that a booking has cut.
+fn cut_row() -> LeaseRow {
+    let mut lease = sample::lease("lse_1", "pixel-8-a", 1);
+    lease.asked_ttl = Some(Duration::from_secs(900));
+    LeaseRow::new(&lease, Duration::ZERO)
+}
+
 /// A row with as little in it as there may be.
 fn bare_row() -> LeaseRow {
     let mut lease = sample::lease("lse_1", "pixel-8-a", 1);
@@ -195,6 +203,8 @@ fn dispatch() -> Dispatch {
         lease_id: Some(chosen),
         note: Some(sample::text("nightly")),
         key: Some(sample::text("k-1")),
+        allow_shorter: true,
+        admin: false,
     }
 }
 
@@ -209,6 +219,8 @@ fn bare_dispatch() -> Dispatch {
         lease_id: None,
         note: None,
         key: None,
+        allow_shorter: false,
+        admin: true,
         ..dispatch()
     }
 }
@@ -219,10 +231,13 @@ fn calls() -> Vec<Call> {
         Call::Dispatch(dispatch()),
         Call::Dispatch(bare_dispatch()),
         Call::Settle { request: sample::request(1), attempt: 2 },
-        Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000) },
-        Call::Renew { lease: lease(), fence: None, ttl_ms: None },
+        Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000), allow_shorter: true },
+        Call::Renew { lease: lease(), fence: None, ttl_ms: None, allow_shorter: false },
         Call::Release { lease: lease(), fence: Some(Fence(5)) },
     ]
+    .into_iter()
+    .chain(calendar::asks().into_iter().map(|ask| Call::Calendar(calendar::call(ask))))
+    .collect()
 }
 
 fn answers() -> Vec<Answer> {
@@ -238,4 +253,7 @@ fn answers() -> Vec<Answer> {
         Answer::Refused(refusal),
         Answer::Refused(busy),
     ]
+    .into_iter()
+    .chain(calendar::answers().into_iter().map(Answer::Calendar))
+    .collect()
 }
