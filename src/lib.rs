@@ -46,6 +46,13 @@
 //! unattended one is only named and has to ask again. What a request waits for, its timeout and its owner's interest are
 //! the desk's ([`host`]); whoever waited when the node was restarted takes its place over with a signed
 //! [`ticket`](admission::ticket).
+//!
+//! # A booking, all the way
+//! [`http`] makes a [`CalendarCall`](wire::calendar::CalendarCall) of what the body says and asks
+//! [`service::calendar::Calendars`]. At a gateway the front ([`gateway::calendar`]) finds the worker by the resource or by
+//! the name of the booking, which begins with the worker's, and passes the call on; at the worker the desk hands it to the
+//! resource's actor, and [`admission::calendar`] decides. The token of a hold is made where the caller talks to: from there
+//! on only its hash is said.
 
 pub mod admission;
 pub mod cli;

@@ -196,7 +196,7 @@ impl Uplink {
                 let authority = authority();
                 (DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply }, Begun::Renewed(answer))
             }
-            Call::Calendar(call) => match self.calendar(call) {
+            Call::Calendar(call) => match fitting(&self.gateway, call) {
                 Ok(call) => {
                     let (reply, answer) = port();
                     (DeskMessage::Calendar(Box::new(call), reply), Begun::Calendar(answer))
@@ -229,7 +229,7 @@ impl Uplink {
             allow_shorter,
             admin,
         } = dispatch;
-        self.of_this_gateway(&requester)?;
+        of_gateway(&self.gateway, &requester)?;
         if let Target::Resource(address) = &target
             && address.worker.is_some()
         {
@@ -263,23 +263,6 @@ impl Uplink {
         Ok((ask, Origin::Gateway { attempt, fingerprint }))
     }
 
-    /// The same for calendars. A page is no longer than what fits a frame.
-    fn calendar(&self, mut call: CalendarCall) -> Result<CalendarCall, Refusal> {
-        self.of_this_gateway(&call.asker.requester)?;
-        if let CalendarAsk::Bookings { limit, .. } = &mut call.ask {
-            *limit = (*limit).clamp(1, BOOKINGS_PER_FRAME_MAX);
-        }
-        Ok(call)
-    }
-
-    fn of_this_gateway(&self, requester: &Requester) -> Result<(), Refusal> {
-        if requester.via.as_ref() == Some(&self.gateway) {
-            return Ok(());
-        }
-        let own = Requester { via: Some(self.gateway.clone()), ..requester.clone() };
-        Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")))
-    }
-
     fn bounded(&self, ttl_ms: u64) -> Result<Duration, Refusal> {
         let ttl = Ttl::try_from(ttl_ms).map_err(|error| Refusal::bad_field("ttlMs", error))?.duration();
         if ttl > self.max_ttl {
@@ -288,6 +271,23 @@ impl Uplink {
         }
         Ok(ttl)
     }
+}
+
+/// Only this gateway's own requesters ask for calendars, and a page is no longer than what fits a frame.
+fn fitting(gateway: &NodeName, mut call: CalendarCall) -> Result<CalendarCall, Refusal> {
+    of_gateway(gateway, &call.asker.requester)?;
+    if let CalendarAsk::Bookings { limit, .. } = &mut call.ask {
+        *limit = (*limit).clamp(1, BOOKINGS_PER_FRAME_MAX);
+    }
+    Ok(call)
+}
+
+fn of_gateway(gateway: &NodeName, requester: &Requester) -> Result<(), Refusal> {
+    if requester.via.as_ref() == Some(gateway) {
+        return Ok(());
+    }
+    let own = requester.through(gateway);
+    Err(Refusal::bad_field("requester", format!("this gateway speaks for {own} and the like only")))
 }
 
 type Answered<T> = ractor::concurrency::OneshotReceiver<Said<T>>;
@@ -353,6 +353,23 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Asker, BookingFilter, Code, Role};
+
+    #[test]
+    fn a_gateway_asks_for_calendars_in_the_name_of_its_own_requesters_only() {
+        let call = |requester: &str, limit| CalendarCall {
+            asker: Asker { requester: requester.parse().unwrap(), role: Role::Admin },
+            ask: CalendarAsk::Bookings { resource: None, filter: BookingFilter::default(), limit },
+        };
+        let gateway: NodeName = "gateway".parse().unwrap();
+        for other in ["admin", "ci/job-1", "gw:gateway-2:admin"] {
+            assert_eq!(fitting(&gateway, call(other, 1)).unwrap_err().code, Code::BadRequest, "{other}");
+        }
+        for (asked, given) in [(0, 1), (7, 7), (usize::MAX, BOOKINGS_PER_FRAME_MAX)] {
+            let fits = fitting(&gateway, call("gw:gateway:ci", asked)).unwrap();
+            assert!(matches!(fits.ask, CalendarAsk::Bookings { limit, .. } if limit == given), "{fits:?}");
+        }
+    }
 
     #[test]
     fn redials_double_up_to_five_seconds_with_jitter_in_the_upper_half() {

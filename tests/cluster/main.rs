@@ -2,9 +2,12 @@
 //!
 //! Time stands still unless everything waits, so minutes pass in milliseconds and nothing depends on the machine's speed.
 
+mod booked;
+mod calendar;
 mod lab;
 mod leases;
 mod partition;
+mod pretender;
 mod rebuild;
 mod strangers;
 mod weather;

@@ -17,7 +17,7 @@ const TODAY: ProtocolRange = PROTOCOL;
 const LATER: ProtocolRange = ProtocolRange { min: ProtocolVersion(7), max: ProtocolVersion(9) };
 
 /// A certificate as the authority under `state` makes it.
-fn identity(state: &Path, lab: &str, role: NodeRole, name: &str) -> Identity {
+pub fn identity(state: &Path, lab: &str, role: NodeRole, name: &str) -> Identity {
     let now = berth::clock::Clock::system().now().wall;
     let (lab, name) = (lab.parse().unwrap(), name.parse().unwrap());
     let authority = Authority::open(state, &lab, now).unwrap();

@@ -1,0 +1,142 @@
+//! A worker that only says what a test has laid ready: its link is real, its desk is not.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use berth::host::Subscription;
+use berth::host::message::{DeskMessage, Said};
+use berth::host::uplink::Uplink;
+use berth::link::dial::Dialer;
+use berth::model::{Fence, NodeRole, Refusal};
+use berth::wire::calendar::{CalendarAnswer, CalendarCall};
+use berth::wire::report::{Delta, LeaseRow, ResourceReport};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::lab::Lab;
+use crate::strangers::identity;
+
+/// What is asked of a pretended desk, and what it answers; with nothing laid ready it answers a pause as it was asked,
+/// and nothing else.
+#[derive(Clone, Default)]
+pub struct Script {
+    asked: Arc<Mutex<Vec<CalendarCall>>>,
+    answers: Arc<Mutex<VecDeque<Result<CalendarAnswer, Refusal>>>>,
+}
+
+impl Script {
+    pub fn answers(&self, answer: CalendarAnswer) {
+        self.answers.lock().unwrap().push_back(Ok(answer));
+    }
+
+    pub fn refuses(&self, refusal: Refusal) {
+        self.answers.lock().unwrap().push_back(Err(refusal));
+    }
+
+    /// Forgets what was asked, and what is laid ready.
+    pub fn forget(&self) {
+        self.asked.lock().unwrap().clear();
+        self.answers.lock().unwrap().clear();
+    }
+
+    /// What was asked so far.
+    pub fn asked(&self) -> Vec<CalendarCall> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// A worker with one resource, as long as this lives.
+pub struct Pretender {
+    uplink: JoinHandle<()>,
+    desk: ActorRef<DeskMessage>,
+}
+
+impl Drop for Pretender {
+    fn drop(&mut self) {
+        self.uplink.abort();
+        self.desk.stop(None);
+    }
+}
+
+impl Pretender {
+    /// Takes the place of a worker of the lab's, with one resource that holds these leases.
+    pub async fn join(lab: &Lab, name: &str, resource: &str, script: &Script, leases: Vec<LeaseRow>) -> Self {
+        let report = ResourceReport {
+            id: resource.parse().unwrap(),
+            labels: Default::default(),
+            max_shared: 1,
+            fence: Fence(0),
+            grantable: true,
+            drained: false,
+            queue_length: 0,
+            leases,
+        };
+        let (desk, _) = Actor::spawn(None, Desk, (report, script.clone())).await.unwrap();
+        let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
+        let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());
+        let uplink = Uplink {
+            dialer: Arc::new(Dialer::new(&identity, &gateway, &address, &lab.weather.udp()).unwrap()),
+            address,
+            gateway,
+            desk: desk.clone(),
+            incarnation: u64::MAX,
+            clock: lab.clock.clone(),
+            max_ttl: std::time::Duration::from_secs(60),
+        };
+        Self { uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }), desk }
+    }
+}
+
+struct Desk;
+
+struct DeskState {
+    report: ResourceReport,
+    script: Script,
+    deltas: Option<mpsc::Sender<Delta>>,
+}
+
+impl Actor for Desk {
+    type Msg = DeskMessage;
+    type State = DeskState;
+    type Arguments = (ResourceReport, Script);
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<DeskMessage>,
+        (report, script): Self::Arguments,
+    ) -> Result<DeskState, ActorProcessingErr> {
+        Ok(DeskState { report, script, deltas: None })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<DeskMessage>,
+        message: DeskMessage,
+        state: &mut DeskState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            DeskMessage::Subscribe(reply) => {
+                let (sender, deltas) = mpsc::channel(1);
+                state.deltas = Some(sender);
+                let resources = vec![state.report.clone()];
+                let _ = reply.send(Subscription { incarnation: u64::MAX, number: 0, resources, deltas });
+            }
+            DeskMessage::Calendar(call, reply) => {
+                let pause = match call.ask {
+                    berth::wire::calendar::CalendarAsk::PauseHolds { paused, .. } => {
+                        Some(Ok(CalendarAnswer::Paused(paused)))
+                    }
+                    _ => None,
+                };
+                state.script.asked.lock().unwrap().push(*call);
+                let laid = state.script.answers.lock().unwrap().pop_front();
+                if let Some(result) = laid.or(pause) {
+                    let _ = reply.send(Said { result, number: 0 });
+                }
+            }
+            other => panic!("a pretended desk is asked {other:?}"),
+        }
+        Ok(())
+    }
+}
