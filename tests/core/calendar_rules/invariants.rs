@@ -30,7 +30,9 @@ pub fn every_index_agrees(calendar: &Calendar, model: &Model) {
     let mut anew = Calendar::default();
     anew.holds_paused = model.paused;
     for (hold, deadline) in model.holds.iter().rev() {
-        anew.put_hold(berth::admission::calendar::HeldSlot { hold: hold.clone().into(), deadline: *deadline });
+        let expires_at = calendar.hold(&hold.id).expect("the model's holds are there").expires_at;
+        let (hold, deadline) = (hold.clone().into(), *deadline);
+        anew.put_hold(berth::admission::calendar::HeldSlot { hold, deadline, expires_at });
     }
     model.bookings.iter().rev().for_each(|it| anew.put_booking(it.clone().into()));
     assert_eq!(*calendar, anew);

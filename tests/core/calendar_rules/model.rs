@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth::admission::calendar::{CalendarCommand, CalendarReply, HeldSlot};
 use berth::clock::{Now, RunTime};
+use jiff::Timestamp;
 use berth::model::{
     Asker, Booking, BookingId, BookingStatus, Code, Hold, HoldId, HoldStatus, Requester, Role, Slot, SlotLength,
     TokenHash, Window,
@@ -139,7 +140,7 @@ impl Model {
                 self.holds.push((it.clone(), deadline));
                 Ok(held(&it, deadline))
             }
-            CalendarCommand::Confirm { hold, token, booking, note } => {
+            CalendarCommand::Confirm { hold, token, booking, full: _, note } => {
                 let (index, it) = self.held(&hold)?;
                 if it.token != token {
                     return no(Code::InsufficientPermissions);
@@ -295,5 +296,5 @@ fn scheduled(diary: &Diary, id: BookingId, holder: Requester, window: Window, no
 }
 
 fn held(it: &Hold, deadline: RunTime) -> CalendarReply {
-    CalendarReply::Hold(HeldSlot { hold: Arc::new(it.clone()), deadline })
+    CalendarReply::Hold(HeldSlot { hold: Arc::new(it.clone()), deadline, expires_at: Timestamp::UNIX_EPOCH })
 }

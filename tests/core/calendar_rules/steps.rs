@@ -298,6 +298,7 @@ impl Callers {
                 hold: hold_id(*hold),
                 token: self.shown(&hold_id(*hold), *token),
                 booking: diary::booking(self.name()),
+                full: false,
                 note: None,
             },
             Asked::Release { hold, token, asker } => CalendarCommand::Release {

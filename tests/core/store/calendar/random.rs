@@ -101,7 +101,7 @@ impl Memory {
             What::Confirm { which } => {
                 self.bookings += 1;
                 let (hold, booking) = (hold_id(which), booking_id(self.bookings));
-                CalendarCommand::Confirm { hold, token: TokenHash::of("secret"), booking, note: None }
+                CalendarCommand::Confirm { hold, token: TokenHash::of("secret"), booking, full: false, note: None }
             }
             What::Release { which } => {
                 CalendarCommand::Release { hold: hold_id(which), token: Some(TokenHash::of("secret")), asker }
@@ -163,7 +163,9 @@ proptest! {
                         // Of one that is over the deadline lies behind, where no run begins.
                         _ => memory.calendar.hold(&hold.id).unwrap().deadline,
                     };
-                    found.put_hold(HeldSlot { hold: Arc::new(hold.clone()), deadline });
+                    // As it was last written; of this run the deadline is the truth.
+                    let expires_at = memory.calendar.hold(&hold.id).unwrap().expires_at;
+                    found.put_hold(HeldSlot { hold: Arc::new(hold.clone()), deadline, expires_at });
                 }
             }
             prop_assert_eq!(found, memory.calendar);
