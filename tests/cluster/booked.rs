@@ -66,7 +66,7 @@ async fn a_booking_is_made_moved_listed_and_given_up_through_the_gateway() {
     assert_eq!((seen.holder_id, seen.note), (None, None));
     assert_eq!(gateway.bookings(&other, None, BookingQuery::default()).await.unwrap().bookings, []);
     let listed = gateway.bookings(&ci, None, BookingQuery::default()).await.unwrap().bookings;
-    assert_eq!(listed, [made.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&made));
 
     let to = RescheduleBody { duration_ms: Some(120_000), ..RescheduleBody::default() };
     let denied = gateway.reschedule(&other, made.id.clone(), to.clone()).await.unwrap_err();

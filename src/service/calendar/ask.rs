@@ -163,11 +163,11 @@ impl HoldBody {
     pub fn into_ask(
         self,
         resource: ResourceId,
-        headers: Option<IdempotencyKey>,
+        header: Option<IdempotencyKey>,
         token: TokenHash,
     ) -> Result<CalendarAsk, Refusal> {
         let slot = slot(self.starts_at, self.duration_ms, self.ends_at)?;
-        let key = one_of("idempotencyKey", self.idempotency_key, headers)?;
+        let key = one_of("idempotencyKey", self.idempotency_key, header)?;
         Ok(CalendarAsk::Hold { resource, slot, ttl_ms: self.ttl_ms.map(u64::from), key, token })
     }
 }

@@ -8,6 +8,8 @@ pub mod ask;
 mod gateway;
 mod host;
 mod merge;
+#[cfg(test)]
+mod tests;
 pub mod views;
 
 use async_trait::async_trait;
