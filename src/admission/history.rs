@@ -71,7 +71,9 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
             .with("to", to.as_str())
             .with("reason", if *drained { "drain" } else { "undrain" }),
         Change::Calendar(change) => return super::calendar::history::event_of(change, resource),
-        Change::NodeHoldsPaused(Some(why)) => Event::new(EventKind::HoldsPaused).with("reason", why.as_str()),
+        Change::NodeHoldsPaused(Some(why)) => {
+            Event::new(EventKind::HoldsPaused).with("reason", why.replace('\n', "; "))
+        }
         Change::NodeHoldsPaused(None) => Event::new(EventKind::HoldsResumed),
         Change::Violated { detail } => {
             on_resource(Event::new(EventKind::InvariantViolated)).with("detail", detail.as_str())

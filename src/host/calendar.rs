@@ -43,7 +43,7 @@ impl DeskState {
         let CalendarCall { asker, ask } = call;
         match self.begin_calendar(asker, ask) {
             Ok(Begun::Answer(answer)) => self.say(reply, Ok(answer)),
-            Ok(Begun::Pause { resource, paused }) => self.pause_holds(resource, paused, reply),
+            Ok(Begun::Pause { resource, by_gateway, paused }) => self.pause_holds(resource, by_gateway, paused, reply),
             Ok(Begun::Command { resource, command, counted, series }) => {
                 if let Some((owner, what)) = &counted {
                     self.index.ask(owner, *what);
@@ -120,7 +120,7 @@ impl DeskState {
                     return Err(Refusal::new(Code::InsufficientPermissions, message));
                 }
                 let resource = resource.map(|resource| self.here(resource)).transpose()?;
-                Ok(Begun::Pause { resource, paused })
+                Ok(Begun::Pause { resource, by_gateway: asker.requester.via.is_some(), paused })
             }
         }
     }
@@ -294,6 +294,7 @@ enum Begun {
     Answer(CalendarAnswer),
     Pause {
         resource: Option<ResourceId>,
+        by_gateway: bool,
         paused: bool,
     },
     Command {

@@ -199,7 +199,7 @@ pub(super) enum Note {
     /// The same for one who did not pass the checks.
     Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
     /// New holds are stopped, or made again.
-    HoldsPaused { paused: Option<String>, reply: Option<RpcReplyPort<Said<CalendarAnswer>>> },
+    HoldsPaused { pauses: BTreeSet<String>, reply: Option<RpcReplyPort<Said<CalendarAnswer>>> },
     /// Nobody waits for it.
     Said,
 }

@@ -102,7 +102,7 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
     let now = clock.now();
     let (store, events, invariants, mut loaded, store_end) = Store::open(&database, now)?;
-    let monitor = Monitor::new(invariants, loaded.holds_paused.take(), std::mem::take(&mut loaded.violations));
+    let monitor = Monitor::new(invariants, loaded.holds_paused.as_deref(), std::mem::take(&mut loaded.violations));
     let incarnation = loaded.incarnation;
     let mut restoring = Restoring::begin(resources, loaded, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);

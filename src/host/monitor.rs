@@ -1,5 +1,7 @@
 //! The monitor: asks the database for what must not be, and stops new holds when it is there (SPEC §6).
 
+use std::collections::BTreeSet;
+
 use ractor::RpcReplyPort;
 
 use super::desk::{DeskState, Note};
@@ -10,8 +12,10 @@ use crate::model::{Code, Event, EventKind, Refusal, ResourceId};
 use crate::store::{Invariants, ReadError, Violation};
 use crate::wire::calendar::CalendarAnswer;
 
-/// What the database says of a pause that an admin has ordered.
+/// A pause that an admin of this node has ordered.
 const BY_ADMIN: &str = "admin";
+/// One that the gateway has: it stands beside the node's own, and only the gateway ends it.
+const BY_GATEWAY: &str = "gateway";
 /// Violations that are told of at once; the monitor looks again.
 const TOLD_MAX: usize = 20;
 
@@ -19,8 +23,10 @@ const TOLD_MAX: usize = 20;
 #[derive(Debug)]
 pub(super) struct Monitor {
     invariants: Invariants,
-    /// Why no new holds are made; none while they are.
-    paused: Option<String>,
+    /// Why no new holds are made; empty while they are. On disk each is a line.
+    paused: Pauses,
+    /// The same after what is being written.
+    planned: Pauses,
     /// What the last look has found.
     found: Vec<Violation>,
     /// True while the database is being asked.
@@ -32,13 +38,24 @@ pub(super) struct Monitor {
     resumes: [Vec<Resume>; 2],
 }
 
-type Resume = (Option<ResourceId>, RpcReplyPort<Said<CalendarAnswer>>);
+/// Resume what, on whose word, and who waits for that.
+#[derive(Debug)]
+struct Resume {
+    resource: Option<ResourceId>,
+    by_gateway: bool,
+    reply: RpcReplyPort<Said<CalendarAnswer>>,
+}
+
+/// Reasons for a pause.
+type Pauses = BTreeSet<String>;
 
 impl Monitor {
     /// At start, with the pause that is on disk and what the database was found to hold then.
-    pub(super) fn new(invariants: Invariants, paused: Option<String>, found: Vec<Violation>) -> Self {
+    pub(super) fn new(invariants: Invariants, paused: Option<&str>, found: Vec<Violation>) -> Self {
+        let paused: Pauses = paused.into_iter().flat_map(str::lines).map(str::to_owned).collect();
         Self {
             invariants,
+            planned: paused.clone(),
             paused,
             found,
             asking: false,
@@ -55,7 +72,7 @@ impl Monitor {
 
     /// True when no new holds are made on this node.
     pub(super) fn is_paused(&self) -> bool {
-        self.paused.is_some()
+        !self.paused.is_empty()
     }
 
     /// When the database is asked next.
@@ -71,7 +88,8 @@ impl Monitor {
     /// What keeps the node from being called ready.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut complaints: Vec<String> = self.found.iter().take(TOLD_MAX).map(said).collect();
-        if let Some(why) = self.paused.as_ref().filter(|why| *why != BY_ADMIN && complaints.is_empty()) {
+        let mut gone = self.paused.iter().filter(|why| is_fault(why));
+        if let Some(why) = gone.next().filter(|_| complaints.is_empty()) {
             complaints.push(format!("{why}; it is gone, and new holds wait for `berth holds resume`"));
         }
         complaints
@@ -83,17 +101,21 @@ impl DeskState {
     pub(super) fn pause_holds(
         &mut self,
         resource: Option<ResourceId>,
+        by_gateway: bool,
         paused: bool,
         reply: RpcReplyPort<Said<CalendarAnswer>>,
     ) {
         match (paused, resource) {
             (true, Some(resource)) => self.pause_resource(&resource, true, reply),
-            (true, None) if self.monitor.is_paused() => self.say(reply, Ok(CalendarAnswer::Paused(true))),
-            (true, None) => self.set_pause(Some(BY_ADMIN.to_owned()), Some(reply)),
+            (true, None) => {
+                let mut pauses = self.monitor.planned.clone();
+                pauses.insert(if by_gateway { BY_GATEWAY } else { BY_ADMIN }.to_owned());
+                self.set_pauses(pauses, Some(reply));
+            }
             (false, resource) => {
                 // What a look that is under way has seen is older than this.
                 let late = usize::from(self.monitor.asking);
-                self.monitor.resumes[late].push((resource, reply));
+                self.monitor.resumes[late].push(Resume { resource, by_gateway, reply });
                 self.ask_database();
             }
         }
@@ -142,16 +164,8 @@ impl DeskState {
         for reply in std::mem::take(&mut self.monitor.curious[0]) {
             let _ = reply.send(findings.clone());
         }
-        for (resource, reply) in std::mem::take(&mut self.monitor.resumes[0]) {
-            match (self.monitor.found.first(), resource) {
-                (Some(violation), _) => {
-                    let message = format!("{}; repair that before holds are resumed", said(violation));
-                    self.say(reply, Err(Refusal::new(Code::HoldsPaused, message)));
-                }
-                (None, Some(resource)) => self.pause_resource(&resource, false, reply),
-                (None, None) if !self.monitor.is_paused() => self.say(reply, Ok(CalendarAnswer::Paused(false))),
-                (None, None) => self.set_pause(None, Some(reply)),
-            }
+        for resume in std::mem::take(&mut self.monitor.resumes[0]) {
+            self.resume(resume);
         }
         self.monitor.curious.swap(0, 1);
         self.monitor.resumes.swap(0, 1);
@@ -170,39 +184,69 @@ impl DeskState {
             self.note_event(event);
         }
         if let Some(first) = new.first()
-            && self.monitor.paused.as_ref().is_none_or(|why| why == BY_ADMIN)
+            && !self.monitor.paused.iter().any(|why| is_fault(why))
         {
-            let why = said(first);
             // At once, whether it can be written down or not.
-            self.monitor.paused = Some(why.clone());
-            self.set_pause(Some(why), None);
+            self.monitor.paused.insert(said(first));
+            let mut pauses = self.monitor.planned.clone();
+            pauses.insert(said(first));
+            self.set_pauses(pauses, None);
         }
     }
 
-    fn set_pause(&mut self, paused: Option<String>, reply: Option<RpcReplyPort<Said<CalendarAnswer>>>) {
-        let change = Change::NodeHoldsPaused(paused.clone());
-        self.note(vec![change], Note::HoldsPaused { paused, reply });
+    fn resume(&mut self, Resume { resource, by_gateway, reply }: Resume) {
+        if let Some(violation) = self.monitor.found.first() {
+            let message = format!("{}; repair that before holds are resumed", said(violation));
+            return self.say(reply, Err(Refusal::new(Code::HoldsPaused, message)));
+        }
+        match resource {
+            Some(resource) => self.pause_resource(&resource, false, reply),
+            None => {
+                let mut pauses = self.monitor.planned.clone();
+                pauses.retain(|why| (why == BY_GATEWAY) != by_gateway);
+                self.set_pauses(pauses, Some(reply));
+            }
+        }
     }
 
-    /// A pause, or its end, is on disk, or is not.
-    pub(super) fn pause_written(
+    fn set_pauses(&mut self, pauses: Pauses, reply: Option<RpcReplyPort<Said<CalendarAnswer>>>) {
+        if reply.is_some() && pauses == self.monitor.planned && pauses == self.monitor.paused {
+            return self.pauses_written(pauses, reply, Ok(()));
+        }
+        self.monitor.planned = pauses.clone();
+        let lines: Vec<&str> = pauses.iter().map(String::as_str).collect();
+        let change = Change::NodeHoldsPaused((!lines.is_empty()).then(|| lines.join("\n")));
+        self.note(vec![change], Note::HoldsPaused { pauses, reply });
+    }
+
+    /// The pauses are on disk, or are not.
+    pub(super) fn pauses_written(
         &mut self,
-        paused: Option<String>,
+        pauses: Pauses,
         reply: Option<RpcReplyPort<Said<CalendarAnswer>>>,
         written: Result<(), Refusal>,
     ) {
-        let answer = written.map(|()| {
-            // Whatever was found meanwhile is a reason of its own.
-            let stays = paused.is_none() && !self.monitor.found.is_empty();
-            if !stays {
-                self.monitor.paused = paused.clone();
+        let answer = match written {
+            Ok(()) => {
+                // What was found meanwhile is a reason of its own.
+                let found = self.monitor.found.first().map(said);
+                self.monitor.paused = pauses.into_iter().chain(found).collect();
+                Ok(CalendarAnswer::Paused(self.monitor.is_paused()))
             }
-            CalendarAnswer::Paused(self.monitor.is_paused())
-        });
+            Err(refusal) => {
+                self.monitor.planned = self.monitor.paused.clone();
+                Err(refusal)
+            }
+        };
         if let Some(reply) = reply {
             self.say(reply, answer);
         }
     }
+}
+
+/// True for a pause that the monitor has ordered.
+fn is_fault(why: &str) -> bool {
+    why != BY_ADMIN && why != BY_GATEWAY
 }
 
 /// A violation in words.

@@ -30,7 +30,13 @@ fn ask(number: usize, holder: &str, slot: Slot, ttl_s: Option<u64>, key: Option<
 }
 
 fn confirm(number: usize, shown: usize, made: usize) -> CalendarCommand {
-    CalendarCommand::Confirm { hold: hold(number), token: token(shown), booking: booking(made), full: false, note: None }
+    CalendarCommand::Confirm {
+        hold: hold(number),
+        token: token(shown),
+        booking: booking(made),
+        full: false,
+        note: None,
+    }
 }
 
 fn release(number: usize, shown: Option<usize>, asker: Asker) -> CalendarCommand {

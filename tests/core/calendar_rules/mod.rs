@@ -8,9 +8,10 @@ mod model;
 mod series;
 mod steps;
 
-use berth::admission::calendar::{CalendarChange, CalendarCommand, CalendarReply, apply, decide, outcome};
+use berth::admission::calendar::{CalendarChange, CalendarCommand, CalendarReply, HeldSlot, apply, decide, outcome};
 use berth::clock::{Now, RunTime};
-use berth::model::{Booking, Refusal};
+use berth::model::{Booking, HoldStatus, Refusal};
+use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 

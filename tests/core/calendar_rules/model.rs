@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use berth::admission::calendar::{CalendarCommand, CalendarReply, HeldSlot};
 use berth::clock::{Now, RunTime};
-use jiff::Timestamp;
 use berth::model::{
     Asker, Booking, BookingId, BookingStatus, Code, Hold, HoldId, HoldStatus, Requester, Role, Slot, SlotLength,
     TokenHash, Window,
 };
+use jiff::Timestamp;
 
 use super::diary::Diary;
 
