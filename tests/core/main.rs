@@ -1,6 +1,7 @@
 //! The parts of Berth one by one: the rules against small models, the store against a real SQLite, the frames against
 //! their bytes, and the plan of the house against the code.
 
+mod booked_rules;
 mod calendar_rules;
 mod directions;
 mod events_table;

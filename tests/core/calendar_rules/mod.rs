@@ -1,9 +1,9 @@
 //! The calendar of one resource against two plain lists, over both changes of DST and with a wall clock that is set.
 
 mod bookings;
-mod diary;
+pub mod diary;
 mod holds;
-mod invariants;
+pub mod invariants;
 mod model;
 mod series;
 mod steps;

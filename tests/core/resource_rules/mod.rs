@@ -2,7 +2,7 @@
 //! crashes between decision, disk and memory.
 
 mod asking;
-mod device;
+pub mod device;
 mod invariants;
 mod leases;
 mod life;
