@@ -198,7 +198,7 @@ pub enum CalendarReply {
 
 impl CalendarReply {
     /// The same with its bookings as they are in `calendar`: one whose window has begun may be fulfilled at once.
-    pub(super) fn as_in(self, calendar: &Calendar) -> Self {
+    pub(super) fn brought_up_to(self, calendar: &Calendar) -> Self {
         let now = |it: Arc<Booking>| calendar.booking(&it.id).cloned().unwrap_or(it);
         match self {
             CalendarReply::Booked(all) => CalendarReply::Booked(all.into_iter().map(now).collect()),

@@ -102,7 +102,8 @@ impl ResourceState {
 
     /// The earliest instant of wall time at which a window of the calendar changes who may have it.
     pub fn next_edge(&self, spec: &ResourceSpec, now: Timestamp) -> Option<Timestamp> {
-        self.calendar.next_edge(spec.bookings, self.free_since, now)
+        let free_since = self.free_since.filter(|_| self.device() == DeviceState::Available);
+        self.calendar.next_edge(spec.bookings, free_since, now)
     }
 
     /// True when the calendar lets a lease be granted now.
@@ -419,7 +420,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         *position = draft.position(waiter.rank);
     }
     if let Reply::Calendar(told) = reply {
-        reply = Reply::Calendar(told.as_in(&draft.calendar));
+        reply = Reply::Calendar(told.brought_up_to(&draft.calendar));
     }
     let admission_left = before.admission_left || after.admission_left;
     Decision { changes: draft.changes, reply, command_from, handed_over_from, admission_left }

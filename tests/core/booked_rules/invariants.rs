@@ -20,12 +20,44 @@ pub struct Happened<'a> {
     pub around: &'a Around<'a>,
     pub command: &'a Command,
     pub decision: &'a Decision,
-    pub after: &'a ResourceState,
+    /// What each change meets, and at the end what all of them come to.
+    states: Vec<ResourceState>,
     /// Since when the resource was free, before the decision.
     pub free_since: Option<Timestamp>,
 }
 
-impl Happened<'_> {
+impl<'a> Happened<'a> {
+    pub fn new(
+        before: &'a ResourceState,
+        around: &'a Around<'a>,
+        command: &'a Command,
+        decision: &'a Decision,
+        free_since: Option<Timestamp>,
+    ) -> Self {
+        let mut states = vec![before.clone()];
+        for change in &decision.changes {
+            let mut after = states[states.len() - 1].clone();
+            apply(&mut after, change.clone());
+            states.push(after);
+        }
+        Self { before, around, command, decision, states, free_since }
+    }
+
+    pub fn after(&self) -> &ResourceState {
+        self.states.last().expect("the one before")
+    }
+
+    /// Since when the resource is free, after each change.
+    pub fn free_since(&self) -> Vec<Option<Timestamp>> {
+        let mut since = self.free_since;
+        let each = self.states[1..].iter().map(|state| {
+            let is_free = state.held.is_empty() && !state.drained;
+            since = since.or(Some(self.now().wall)).filter(|_| is_free);
+            since
+        });
+        each.collect()
+    }
+
     pub fn check(&self) {
         let invariants = [
             a_lease_keeps_out_of_the_windows_of_others,
@@ -44,8 +76,8 @@ impl Happened<'_> {
             time_alone_does_nothing_before_it_said,
         ];
         invariants.iter().for_each(|holds| holds(self));
-        bookings_are_settled(self.after, self.around);
-        crate::calendar_rules::invariants::nothing_overlaps(&self.after.calendar);
+        bookings_are_settled(self.after(), self.around);
+        crate::calendar_rules::invariants::nothing_overlaps(&self.after().calendar);
     }
 
     fn policy(&self) -> BookingPolicy {
@@ -58,19 +90,12 @@ impl Happened<'_> {
 
     /// Each change with the state that it meets.
     fn replay(&self, mut visit: impl FnMut(&ResourceState, &Change)) {
-        let mut state = self.before.clone();
-        for change in &self.decision.changes {
-            visit(&state, change);
-            apply(&mut state, change.clone());
-        }
-        assert_eq!(state, *self.after);
+        self.states.iter().zip(&self.decision.changes).for_each(|(state, change)| visit(state, change));
     }
 
     /// The state that the command itself meets.
-    fn met(&self) -> ResourceState {
-        let mut state = self.before.clone();
-        self.decision.changes[..self.decision.command_from].iter().for_each(|it| apply(&mut state, it.clone()));
-        state
+    fn met(&self) -> &ResourceState {
+        &self.states[self.decision.command_from]
     }
 
     /// How long `holder` may have the resource; none for as long as it likes.
@@ -84,7 +109,7 @@ impl Happened<'_> {
     }
 
     /// What somebody asked for who is granted a lease by hand.
-    fn proposal<'a>(&'a self, state: &'a ResourceState, lease: &LeaseRecord) -> &'a Proposal {
+    fn proposal<'b>(&'b self, state: &'b ResourceState, lease: &LeaseRecord) -> &'b Proposal {
         match (state.queue.get(&lease.request_id), self.command) {
             (Some(waiter), _) => &waiter.proposal,
             (None, Command::Ask { waiter, .. } | Command::Offer { waiter }) => &waiter.proposal,
@@ -201,7 +226,7 @@ fn who_fits_is_granted_and_who_does_not_hears_what_would(it: &Happened) {
     if met.queue.len() > 0 || !met.fits(it.around.spec, proposal.mode, Some(&proposal.holder)) {
         return;
     }
-    let left = it.left(&met, &proposal.holder, proposal.by_admin);
+    let left = it.left(met, &proposal.holder, proposal.by_admin);
     let granted = matches!(it.decision.reply, Reply::Granted(_));
     assert_eq!(granted, admits(left, proposal), "{left:?} left: {:?}", it.decision.reply);
     let (Otherwise::Refuse(_), false) = (otherwise, granted) else { return };
@@ -246,17 +271,17 @@ fn assert_exact(told: &Reply, with: impl Fn(Duration) -> Reply) {
 
 /// A waiter whom a window stops is passed over, and blocks nobody behind it; whoever fits is served at once.
 fn nobody_who_fits_waits(it: &Happened) {
-    if it.after.drained {
+    if it.after().drained {
         return;
     }
     let stopped = |waiter: &&Waiter| {
-        let left = it.left(it.after, &waiter.proposal.holder, waiter.proposal.by_admin);
+        let left = it.left(it.after(), &waiter.proposal.holder, waiter.proposal.by_admin);
         !admits(left, &waiter.proposal)
     };
-    let fits = |waiter: &&Waiter| it.after.fits(it.around.spec, waiter.proposal.mode, Some(&waiter.proposal.holder));
-    let heard = it.after.queue.iter().filter(|waiter| !stopped(waiter));
+    let fits = |waiter: &&Waiter| it.after().fits(it.around.spec, waiter.proposal.mode, Some(&waiter.proposal.holder));
+    let heard = it.after().queue.iter().filter(|waiter| !stopped(waiter));
     let left = heard.take_while(fits).find(|waiter| waiter.is_attended());
-    assert_eq!(left, None, "it fits {:?}", it.after.held);
+    assert_eq!(left, None, "it fits {:?}", it.after().held);
 }
 
 /// What the node acquires for a booker lasts until the end, whatever `lease.max_total` says, and nothing is kept beside.
@@ -290,9 +315,9 @@ fn a_booking_is_fulfilled_inside_its_window_by_a_lease_of_its_holder(it: &Happen
 }
 
 fn a_booking_is_missed_only_for_a_reason(it: &Happened) {
-    let mut free_since = it.free_since;
+    let mut free_since = it.free_since().into_iter();
     it.replay(|state, change| {
-        free_since = free_after(free_since, state, change, it.now().wall);
+        let free_since = free_since.next().expect("one for each change");
         let Some((booking, BookingMove::Missed(why))) = moves(change) else { return };
         assert!(!booking.claims && state.calendar.booking(&booking.id).unwrap().status == BookingStatus::Scheduled);
         match why {
@@ -304,21 +329,6 @@ fn a_booking_is_missed_only_for_a_reason(it: &Happened) {
             }
         }
     });
-}
-
-/// Since when the resource is free, after a change.
-pub fn free_after(
-    since: Option<Timestamp>,
-    before: &ResourceState,
-    change: &Change,
-    now: Timestamp,
-) -> Option<Timestamp> {
-    let mut after = before.clone();
-    apply(&mut after, change.clone());
-    match after.held.is_empty() && !after.drained {
-        true => since.or(Some(now)),
-        false => None,
-    }
 }
 
 /// The window of a fulfilled booking is its holder's until that lease ends, and then free.
@@ -334,8 +344,8 @@ fn a_window_is_freed_only_with_its_lease(it: &Happened) {
 /// Enforced: what is kept for one who may not have it anyway is kept no more.
 fn nothing_is_kept_in_the_window_of_another(it: &Happened) {
     if it.policy().mode == BookingMode::Enforced {
-        for kept in &it.after.reserved {
-            let inside = taken_from(it.after, &kept.holder).iter().any(|it_is| it_is.contains(it.now().wall));
+        for kept in &it.after().reserved {
+            let inside = taken_from(it.after(), &kept.holder).iter().any(|it_is| it_is.contains(it.now().wall));
             assert!(!inside, "{kept:?}");
         }
     }
@@ -370,13 +380,13 @@ fn the_answer_is_what_is_there(it: &Happened) {
         _ => return,
     };
     for booking in bookings {
-        assert_eq!(Some(&booking), it.after.calendar.booking(&booking.id));
+        assert_eq!(Some(&booking), it.after().calendar.booking(&booking.id));
     }
 }
 
 /// Nothing changes by itself before the deadline and the edge that the resource names.
 fn time_alone_does_nothing_before_it_said(it: &Happened) {
-    let (state, now) = (it.after, it.now());
+    let (state, now) = (it.after(), it.now());
     let wake = state.wake_at(it.around.rules).map(|at| at.left(now.run));
     let edge = state.next_edge(it.around.spec, now.wall).map(|at| remaining(now.wall, at));
     let Some(next) = wake.into_iter().chain(edge).min().or(Some(Duration::from_secs(3_600))) else { return };

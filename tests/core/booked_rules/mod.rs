@@ -13,7 +13,7 @@ use berth::clock::Now;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use self::invariants::{Happened, bookings_are_settled, free_after};
+use self::invariants::{Happened, bookings_are_settled};
 use self::steps::{policies, steps};
 use crate::resource_rules::device::{Crash, Device};
 use crate::sample;
@@ -40,7 +40,7 @@ fn assert_settled_at_start(device: &Device, now: Now) {
 }
 
 proptest! {
-    #![proptest_config(Config { failure_persistence: None, cases: Config::default().cases.max(512), ..Config::default() })]
+    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn bookings_and_leases_go_together_as_the_policy_says(
@@ -74,12 +74,10 @@ proptest! {
             assert_eq!(device.decide(command.clone(), now), decision, "it is decided the same way each time");
             device.carry_out(decision.changes.clone(), now, Crash::Never);
             let around = device.around(now);
-            let (around, after) = (&around, &device.state);
-            Happened { before: &before, around, command: &command, decision: &decision, after, free_since }.check();
-            for change in decision.changes {
-                free_since = free_after(free_since, &copy, &change, now.wall);
-                apply(&mut copy, change);
-            }
+            let happened = Happened::new(&before, &around, &command, &decision, free_since);
+            happened.check();
+            free_since = happened.free_since().pop().unwrap_or(free_since);
+            decision.changes.iter().for_each(|change| apply(&mut copy, change.clone()));
             assert_eq!(copy, device.state);
         }
     }

@@ -112,7 +112,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let asked = prop_oneof![
         12 => (attempt(), otherwise).prop_map(|(attempt, otherwise)| Asked::Ask(attempt, otherwise)),
         2 => attempt().prop_map(Asked::Offer),
-        5 => (any(), prop::option::of(ttl()), any_bool(), prop::bool::weighted(0.1)).prop_map(
+        5 => (any(), prop::option::of(ttl()), prop::bool::ANY, prop::bool::weighted(0.1)).prop_map(
             |(lease, ttl_ms, allow_shorter, by_admin)| Asked::Renew { lease, ttl_ms, allow_shorter, by_admin }
         ),
         5 => any().prop_map(|lease| Asked::Release { lease }),
@@ -142,11 +142,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         wall_set_s,
         asked,
     });
-    prop::collection::vec(step, 1..60)
-}
-
-fn any_bool() -> impl Strategy<Value = bool> {
-    any::<bool>()
+    prop::collection::vec(step, 1..40)
 }
 
 fn one<T: Clone>(all: &[T], index: usize) -> Option<T> {

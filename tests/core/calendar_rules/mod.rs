@@ -54,7 +54,7 @@ fn assert_found_again(diary: &Diary, before: &Diary, command: &CalendarCommand, 
 }
 
 proptest! {
-    #![proptest_config(Config { failure_persistence: None, cases: Config::default().cases.max(256), ..Config::default() })]
+    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn a_calendar_does_what_two_lists_do_and_nothing_in_it_overlaps(
