@@ -233,7 +233,13 @@ fn booking_conflict(resource: &ResourceId, id: &BookingId) -> Refusal {
     Refusal::new(Code::BookingConflict, message).with("bookingId", id.as_str())
 }
 
-fn slot_held(resource: &ResourceId) -> Refusal {
+/// `BOOKING_CONFLICT` with a booking of which only the database knows.
+pub(super) fn taken(resource: &ResourceId) -> Refusal {
+    let message = format!("a part of that window of {resource} is booked; choose another");
+    Refusal::new(Code::BookingConflict, message)
+}
+
+pub(super) fn slot_held(resource: &ResourceId) -> Refusal {
     let message = format!("a part of that window of {resource} is held; choose another, or ask again in some minutes");
     Refusal::new(Code::SlotHeld, message)
 }

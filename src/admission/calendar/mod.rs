@@ -5,6 +5,7 @@
 
 mod book;
 mod change;
+mod guard;
 pub(super) mod history;
 mod hold;
 mod list;
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 
 pub use self::book::{not_your_booking, unknown_booking};
 pub use self::change::{BookingMove, CalendarChange, HoldMove, Miss, apply};
+pub use self::guard::guarded;
 pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, other_slot, too_many_bookings, unknown_hold};
 pub use self::outcome::outcome;
 pub use self::room::{CUT_LEAST, Room};
