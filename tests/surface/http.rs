@@ -74,6 +74,11 @@ impl Door {
         self.send(&Call { method: "DELETE", path, ..Call::default() })
     }
 
+    /// `PATCH` with a JSON body.
+    pub fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(&Call { method: "PATCH", ..Call::json(path, &body.to_string()) })
+    }
+
     /// `POST` with a JSON body.
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         self.post_text(path, &body.to_string())

@@ -5,6 +5,7 @@
     reason = "processes are watched from outside: real time is the only time there, and these threads may block"
 )]
 
+mod bookings;
 mod chosen_id;
 mod config;
 mod http;
