@@ -182,6 +182,12 @@ impl Answer {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// All that came back but the time of day, to be compared with another answer.
+    pub fn whole(&self) -> (u16, Vec<(String, String)>, Value) {
+        let timeless = self.headers.iter().filter(|(name, _)| name != "date").cloned();
+        (self.status, timeless.collect(), self.body.clone())
+    }
+
     /// The code of a refusal; empty when the answer was yes.
     pub fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
