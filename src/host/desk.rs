@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
@@ -16,7 +15,9 @@ use tokio::task::JoinHandle;
 use super::attempts::Attempts;
 use super::calendar::CalendarOp;
 use super::calendar_index::CalendarIndex;
-use super::directory::{Directory, Entry, Life};
+use super::directory::Directory;
+#[cfg(test)]
+use super::directory::{Entry, Life};
 use super::drift::Drift;
 use super::message::{Asked, DeskMessage, FirstGrant, Grant, OpId, ReleasedNow, RequestNow, ResourceNow, Said, Until};
 use super::monitor::Monitor;
@@ -27,19 +28,16 @@ use super::resource::ResourceMessage;
 use super::restart::Restarted;
 use super::returning::Returning;
 use super::schedule::Schedule;
+#[cfg(test)]
+use super::tick::RESIDENCY;
 use crate::admission::resource::{Command, Rejection, unknown_lease};
 use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
-use crate::clock::{Clock, Now, RunTime};
+use crate::clock::{Clock, RunTime};
 use crate::model::{
     Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
 };
 use crate::store::Store;
 use crate::wire::calendar::CalendarAnswer;
-
-/// An idle resource's actor is retired after this long; the next command starts it anew.
-const RESIDENCY: Duration = Duration::from_secs(60);
-/// The desk looks at the clock at least this often, because a timer does not count the time of a suspend.
-const TICK_MAX: Duration = Duration::from_secs(1);
 
 /// The actor; what it is comes with [`DeskArguments`].
 #[derive(Debug)]
@@ -104,17 +102,17 @@ pub struct DeskState {
     freed_at_start: Vec<ResourceId>,
     pub(super) arrivals: u64,
     next_op: OpId,
-    timer: Option<(RunTime, Timer)>,
+    pub(super) timer: Option<(RunTime, Timer)>,
     pub(super) drift: Drift,
     pub(super) stopping: bool,
-    retire_at: RunTime,
-    prune_at: RunTime,
+    pub(super) retire_at: RunTime,
+    pub(super) prune_at: RunTime,
 }
 
 /// Asks with who waits for their answer, in their order.
 type Behind = VecDeque<(Ask, RpcReplyPort<Said<Asked>>)>;
 
-type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
+pub(super) type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 
 /// Who waits for a request.
 pub(super) enum Watcher {
@@ -333,7 +331,7 @@ impl Actor for Desk {
             }
             #[cfg(test)]
             DeskMessage::PanicResource(id) => {
-                if let Some(super::directory::Entry { life: Life::Active(actor), .. }) = state.directory.get(&id) {
+                if let Some(Entry { life: Life::Active(actor), .. }) = state.directory.get(&id) {
                     // One that is dead already is dead enough.
                     let _ = actor.cast(ResourceMessage::Panic);
                 }
@@ -414,88 +412,6 @@ impl DeskState {
         if !std::mem::replace(&mut self.stopping, true) {
             self.note_event(Event::new(EventKind::NodeStopping));
         }
-    }
-
-    fn tick(&mut self) {
-        let now = self.clock.now();
-        // A tick that was on its way when the timer was moved must not leave a second one behind.
-        if let Some((_, timer)) = self.timer.take() {
-            timer.abort();
-        }
-        for resource in self.schedule.due(now.run) {
-            self.send(&resource, OpKind::Wake, Command::Wake);
-        }
-        for resource in self.edges.due(now.wall) {
-            self.send(&resource, OpKind::Wake, Command::Edge);
-        }
-        self.check_if_due(now.run);
-        for resource in self.retries.due(now.run) {
-            self.serve(&resource);
-        }
-        self.give_up_due(now.run);
-        if self.returning.until().is_some_and(|until| until <= now.run) {
-            self.stop_expecting();
-        }
-        self.rewrite_deadlines(now);
-        if now.run >= self.retire_at {
-            self.retire_at = now.run + RESIDENCY / 4;
-            self.retire(now.run);
-            self.forget_old_requests(now.run);
-            self.forget_old_bookings();
-        }
-        if now.run >= self.prune_at {
-            // At most 10 000 go at once, so a busy node needs it often; where nothing is old it is one look.
-            self.prune_at = now.run + TICK_MAX;
-            let events = &self.rules.events;
-            let before = now.wall.checked_sub(events.retention).unwrap_or(Timestamp::MIN);
-            self.store.prune_events(before, events.count_max);
-        }
-    }
-
-    /// Writes deadlines anew that say something else on disk than this run knows.
-    fn rewrite_deadlines(&mut self, now: Now) {
-        if self.drift.was_set(now) {
-            let deadlines =
-                |entry: &&Entry| !entry.state.held.is_empty() || entry.state.calendar.next_deadline().is_some();
-            let with_deadlines = self.directory.iter().filter(deadlines);
-            self.drift.add(with_deadlines.map(|entry| entry.spec.id.clone()));
-            // Windows follow the wall clock wherever it is set.
-            for entry in self.directory.iter() {
-                self.edges.set(&entry.spec.id, entry.state.next_edge(&entry.spec, now.wall));
-            }
-        }
-        for resource in self.drift.next_group(now.run) {
-            self.send(&resource, OpKind::Rewrite, Command::Rewrite);
-        }
-    }
-
-    fn retire(&mut self, now: RunTime) {
-        let before = RunTime(now.0.saturating_sub(RESIDENCY));
-        for resource in self.directory.idle_since(before) {
-            if let Some(Life::Active(actor)) = self.directory.set_life(&resource, Life::Idle) {
-                actor.stop(None);
-            }
-        }
-    }
-
-    /// Arms the one timer for the earliest instant at which something is to be done.
-    fn arm_timer(&mut self) {
-        let both = self.clock.now();
-        let now = both.run;
-        let (schedule, retries, attention) = (self.schedule.next(), self.retries.next(), self.attention.next());
-        let edge = self.edges.next().map(|at| both.run_of(at));
-        let instants =
-            [schedule, edge, retries, attention, self.returning.until(), self.monitor.next(), Some(now + TICK_MAX)];
-        let soonest = instants.into_iter().flatten().min().unwrap_or(now);
-        if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
-            return;
-        }
-        if let Some((_, timer)) = self.timer.take() {
-            timer.abort();
-        }
-        // A timer counts whole milliseconds; one more, so that it never fires just before its instant.
-        let after = soonest.left(now) + Duration::from_millis(1);
-        self.timer = Some((soonest, self.myself.send_after(after, || DeskMessage::Tick)));
     }
 
     /// `UNKNOWN_LEASE`; whoever could have changed the lease hears when and why it ended, while that is remembered.

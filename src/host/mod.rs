@@ -26,6 +26,7 @@ mod schedule;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod tick;
 pub mod uplink;
 mod watch;
 

@@ -160,7 +160,7 @@ impl DeskState {
             self.reporter.changed(entry, now);
         }
         for held in begun {
-            self.tell(Told::Granted(held));
+            self.tell(Told::Granted(Box::new(held)));
         }
     }
 }

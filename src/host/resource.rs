@@ -151,23 +151,18 @@ impl ResourceActorState {
                 self.commit(myself, Out { op, decision, offered, without_hand_over: true });
             }
             Err(error) => {
+                let repeats = error.repeats().map(|code| calendar::guarded(code, &self.around.spec.id));
                 let refusal = match error {
                     CommitError::Full => Refusal::new(Code::QueueFull, "the store is busy; ask again")
                         .retry_after(std::time::Duration::from_secs(1)),
-                    CommitError::Constraint(detail) => self.guarded(&decision, &detail).unwrap_or_else(unwritten),
-                    CommitError::Closed | CommitError::Disk(_) => unwritten(),
+                    CommitError::Constraint(_) | CommitError::Closed | CommitError::Disk(_) => {
+                        repeats.unwrap_or_else(|| Refusal::internal("it could not be written, and has not happened"))
+                    }
                 };
                 let nothing = Decision { changes: Vec::new(), reply: Reply::Refused(refusal), ..decision };
                 self.settle(op, nothing, true);
             }
         }
-    }
-
-    /// The database has refused a slot: its guards answer like the check that they repeat.
-    fn guarded(&self, decision: &Decision, detail: &str) -> Option<Refusal> {
-        let own = decision.changes.iter().skip(decision.command_from);
-        let of_calendar = own.filter_map(|change| if let Change::Calendar(it) = change { Some(it) } else { None });
-        of_calendar.filter_map(|change| calendar::guarded(change, detail, &self.around.spec.id)).next()
     }
 
     /// The hand-over broke a constraint of the database: what was before it stands alone, and those who were to be
@@ -225,11 +220,6 @@ impl ResourceActorState {
         // A desk that is gone takes the whole node with it.
         let _ = self.around.desk.cast(DeskMessage::Settled(Box::new(settled)));
     }
-}
-
-/// `INTERNAL` for what the disk or a guard has refused.
-fn unwritten() -> Refusal {
-    Refusal::internal("it could not be written, and has not happened")
 }
 
 /// `QUEUE_FULL` for a resource that is asked faster than it can commit.

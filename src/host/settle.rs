@@ -62,7 +62,7 @@ impl DeskState {
                 Change::Granted { lease, deadline, last_end, .. } => {
                     let held = Held { lease, deadline, last_end };
                     self.granted(resource, &held);
-                    told.push(Told::Granted(held));
+                    told.push(Told::Granted(Box::new(held)));
                 }
                 Change::Ended { lease, reason, at } => self.ended(&lease, at, Some(reason)),
                 Change::Rejected { proposal, reason, refusal, waited: true, .. } => {
@@ -364,7 +364,7 @@ fn is_reported(change: &Change) -> bool {
 
 /// An end that is to be told.
 pub(super) enum Told {
-    Granted(Held),
+    Granted(Box<Held>),
     Rejected(RequestId, crate::admission::resource::Rejection, Refusal),
 }
 

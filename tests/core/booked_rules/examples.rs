@@ -292,7 +292,7 @@ fn a_booking_made_in_its_own_window_is_acquired_and_answered_as_fulfilled() {
     let slot = Slot { starts_at: min(5).wall, length: SlotLength::Lasting(minutes(60)) };
     let (id, holder, token) = (hold(1), text("ruth"), TokenHash::of("secret"));
     device.take(Command::Calendar(CalendarCommand::Hold { id, holder, slot, ttl: None, key: None, token }), min(0));
-    let confirm = CalendarCommand::Confirm { hold: hold(1), token, booking: booking(1), note: None };
+    let confirm = CalendarCommand::Confirm { hold: hold(1), token, booking: booking(1), full: false, note: None };
     let reply = device.take(Command::Calendar(confirm), min(6)).reply;
     let Reply::Calendar(berth::admission::calendar::CalendarReply::Booking(made)) = reply else { panic!("{reply:?}") };
     assert_eq!((made.status, made.lease_id.is_some()), (BookingStatus::Fulfilled, true));
@@ -347,7 +347,7 @@ fn a_booking_made_late_in_its_window_has_its_time_from_then_on() {
     let (id, holder, token) = (hold(1), text("ruth"), TokenHash::of("secret"));
     let ttl = Some(minutes(30));
     device.take(Command::Calendar(CalendarCommand::Hold { id, holder, slot, ttl, key: None, token }), min(0));
-    let confirm = CalendarCommand::Confirm { hold: hold(1), token, booking: booking(1), note: None };
+    let confirm = CalendarCommand::Confirm { hold: hold(1), token, booking: booking(1), full: false, note: None };
     device.take(Command::Calendar(confirm), min(25));
     device.take(Command::Edge, min(39));
     assert_eq!(status(&device, 1), BookingStatus::Scheduled);

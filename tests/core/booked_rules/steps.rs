@@ -212,7 +212,7 @@ impl Asked {
             },
             Asked::Confirm { hold } => {
                 let (hold, booking) = (held(*hold), booking(number));
-                CalendarCommand::Confirm { hold, token: token(), booking, note: None }
+                CalendarCommand::Confirm { hold, token: token(), booking, full: false, note: None }
             }
             Asked::ReleaseHold { hold } => {
                 CalendarCommand::Release { hold: held(*hold), token: Some(token()), asker: admin() }
