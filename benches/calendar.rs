@@ -132,6 +132,7 @@ impl Lab {
             max_total: None,
             calendar: &self.rules,
             holds_paused: false,
+            fresh: None,
             rivals: Rivals::default(),
             now,
         };

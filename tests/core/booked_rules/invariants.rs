@@ -223,7 +223,7 @@ fn who_fits_is_granted_and_who_does_not_hears_what_would(it: &Happened) {
         _ => return,
     };
     let (met, proposal) = (it.met(), &waiter.proposal);
-    if met.queue.len() > 0 || !met.fits(it.around.spec, proposal.mode, Some(&proposal.holder)) {
+    if !met.queue.is_empty() || !met.fits(it.around.spec, proposal.mode, Some(&proposal.holder)) {
         return;
     }
     let left = it.left(met, &proposal.holder, proposal.by_admin);
