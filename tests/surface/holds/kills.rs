@@ -10,12 +10,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Held, rounds};
-use crate::bookings::{HOUR, MINUTE, after, ahead, no_overlap, reader, window};
+use super::{Held, hold, rounds, same};
+use crate::bookings::{HOUR, MINUTE, after, ahead, no_overlap, reader, until, window};
 use crate::http::{Answer, Call, Door};
 use crate::lab::Lab;
 use crate::patience::{BOUND, eventually};
-use crate::waiting::{events, host, principal, text, time};
+use crate::waiting::{agents, events, host, principal, text, time};
 
 const CUSTOMERS: usize = 3;
 const KILLS: usize = 8;
@@ -165,6 +165,31 @@ fn whatever_was_answered_about_holds_is_there_after_a_kill_and_no_two_overlap() 
     assert_eq!(events(&admin, "invariant.violated"), Vec::<Value>::new());
     admin.get("/v1/readyz").expect(200);
     println!("{} holds were told of", told.holds().len());
+}
+
+#[test]
+fn a_hold_that_ended_while_the_node_was_down_stops_nobody_from_its_first_moment_on() {
+    let mut lab = host("");
+    let [ci, other] = agents(&lab, ["ci", "other"]);
+    let starts_at = ahead(7_200);
+    let mut body = window(starts_at, HOUR);
+    body["ttlMs"] = json!(600);
+    let short = Held::told(&hold(&ci, "board", &body).expect(201));
+    body["ttlMs"] = json!(60_000);
+    let long = Held::told(&hold(&ci, "bench", &body).expect(201));
+    lab.kill_9("host");
+    until(time(&short.hold["expiresAt"]));
+    lab.start("host");
+    lab.wait_listening("host");
+    // Until admission opens this waits; then the end of the hold is settled already.
+    let made = hold(&other, "board", &body).expect(201);
+    assert_eq!(made.body["hold"]["holderId"], "other");
+    short.confirm(&ci).refused("HOLD_EXPIRED", 410);
+    same(&long.shown(&ci), &long.hold);
+    let expired = events(&lab.door("host"), "hold.expired");
+    assert_eq!((expired.len(), &expired[0]["payload"]["holdId"]), (1, &short.hold["id"]));
+    long.confirm(&ci).expect(200);
+    no_overlap(&reader(&lab));
 }
 
 /// Of what was known then, what nobody has changed since.

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{Held, held, hold};
-use crate::bookings::{HOUR, after, ahead, booked, database, no_overlap, reader, window};
+use crate::bookings::{HOUR, after, ahead, book, booked, database, no_overlap, reader, window};
 use crate::lab::Lab;
 use crate::patience::{BOUND, eventually};
 use crate::waiting::{agents, events, host, principal, text};
@@ -35,11 +35,13 @@ fn unguarded(database: &Connection) -> Vec<String> {
     guards.into_iter().map(|(.., sql)| sql).collect()
 }
 
-/// Books a window a second time, behind everybody's back.
-fn plant(database: &Connection, booking: &Value) {
+/// Books a window a second time, behind everybody's back, so many microseconds later.
+fn plant(database: &Connection, booking: &Value, later: i64) {
     let copy = "INSERT INTO booking (id, resource_id, holder, starts_at, ends_at, status, claims, created_at) \
-                SELECT ?1, resource_id, holder, starts_at + 1, ends_at + 1, status, 1, created_at FROM booking WHERE id = ?2";
-    assert_eq!(database.execute(copy, [PLANTED, &text(&booking["id"])]).expect("the row can be planted"), 1);
+                SELECT ?1, resource_id, 'planted', starts_at + ?3, ends_at + ?3, status, 1, created_at \
+                FROM booking WHERE id = ?2";
+    let values = (PLANTED, text(&booking["id"]), later);
+    assert_eq!(database.execute(copy, values).expect("the row can be planted"), 1);
 }
 
 /// Waits until the node is called unready; its reasons.
@@ -68,13 +70,15 @@ fn a_planted_duplicate_pauses_new_holds_within_an_interval_and_after_repair_and_
     let database = operator(&lab);
     let guards = unguarded(&database);
     let planted = jiff::Timestamp::now();
-    plant(&database, &booking);
+    plant(&database, &booking, 1);
     let reasons = unready(&lab);
     let took = jiff::Timestamp::now().duration_since(planted);
     assert!(took.as_millis() < 3_000, "found after {took}");
     let names = |reason: &str| [&text(&booking["id"]), PLANTED].iter().all(|id| reason.contains(*id));
     assert!(reasons.iter().any(|reason| reason.contains("board") && names(reason)), "{reasons:?}");
-    let violated = events(&admin, "invariant.violated");
+    let violated = eventually("the log tells of it", BOUND, || {
+        Some(events(&admin, "invariant.violated")).filter(|violated| !violated.is_empty())
+    });
     assert_eq!((violated.len(), &violated[0]["payload"]["resourceId"]), (1, &json!("board")), "{violated:?}");
     assert!(!violated[0]["payload"].to_string().contains("\"ci"), "nothing about whose: {violated:?}");
     let doctor = admin.get("/v1/doctor").expect(200).body;
@@ -126,6 +130,43 @@ fn a_planted_duplicate_pauses_new_holds_within_an_interval_and_after_repair_and_
         assert_eq!(events(&admin, kind).len(), 1, "{kind}");
     }
     no_overlap(&reader(&lab));
+}
+
+#[test]
+fn a_duplicate_is_repaired_by_giving_one_of_the_two_up_after_a_restart_and_the_other_keeps_its_window() {
+    // The same slot exactly, and a part of it.
+    for later in [0, 1_000_000] {
+        let mut lab = host(QUICK);
+        let [ci, other] = agents(&lab, ["ci", "other"]);
+        let admin = lab.door("host");
+        let noon = ahead(86_400);
+        let booking = booked(&ci, "board", noon, HOUR);
+        lab.kill_9("host");
+        let database = operator(&lab);
+        let guards = unguarded(&database);
+        plant(&database, &booking, later);
+        drop(database);
+        // A start that finds it says so before anything is asked.
+        lab.start("host");
+        lab.wait_listening("host");
+        assert!(unready(&lab).iter().any(|reason| reason.contains(PLANTED)));
+        hold(&ci, "bench", &window(noon, HOUR)).refused("HOLDS_PAUSED", 503);
+        let told = admin.delete(&format!("/v1/bookings/{PLANTED}")).expect(200).body;
+        assert_eq!(told["booking"]["status"], "cancelled");
+        // The other one has its window as before.
+        for ms in [HOUR, 1_000] {
+            let told = book(&other, "board", &window(noon, ms)).refused("BOOKING_CONFLICT", 409);
+            assert_eq!(told.details()["bookingId"], booking["id"], "{later}");
+        }
+        let database = operator(&lab);
+        for guard in &guards {
+            database.execute_batch(guard).expect("the guard can be made again");
+        }
+        assert_eq!(admin.post("/v1/holds/resume", &json!({})).expect(200).body, json!({ "paused": false }));
+        admin.get("/v1/readyz").expect(200);
+        hold(&ci, "bench", &window(noon, HOUR)).expect(201);
+        assert_eq!(no_overlap(&reader(&lab)).len(), 2);
+    }
 }
 
 #[test]
