@@ -176,8 +176,16 @@ impl Calendar {
     }
 
     fn unclaim(&mut self, starts_at: Timestamp, of: &ClaimOf) {
-        if self.claims.get(&starts_at).is_some_and(|claim| claim.of == *of) {
-            self.claims.remove(&starts_at);
+        if self.claims.get(&starts_at).is_none_or(|claim| claim.of != *of) {
+            return;
+        }
+        self.claims.remove(&starts_at);
+        // With one of the two gone, the other has the slot.
+        let same = self.starting_from(starts_at).take_while(|booking| booking.window.starts_at() == starts_at);
+        let twin = same.filter(|booking| booking.claims).last().cloned();
+        if let Some(twin) = twin {
+            let of = ClaimOf::Booking(twin.id.clone());
+            self.claim(twin.window, Claim { ends_at: twin.window.ends_at(), holder: twin.holder.clone(), of });
         }
     }
 }

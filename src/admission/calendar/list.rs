@@ -22,7 +22,8 @@ impl Calendar {
         ordered.filter(behind).filter(|it| filter.shows(it))
     }
 
-    fn starting_from(&self, first: Timestamp) -> impl Iterator<Item = &Arc<Booking>> {
+    /// Every booking whose window starts then or later, in their order.
+    pub(super) fn starting_from(&self, first: Timestamp) -> impl Iterator<Item = &Arc<Booking>> {
         // No id sorts before this one.
         let least: BookingId = "book_00000000-0000-0000-0000-000000000000".parse().expect("it has the shape");
         self.bookings.range((first, least)..).map(|(_, booking)| booking)

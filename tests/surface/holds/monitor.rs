@@ -11,7 +11,9 @@ use crate::patience::{BOUND, eventually};
 use crate::waiting::{agents, events, host, principal, text};
 
 const QUICK: &str = "[holds]\ncheck_interval = \"1s\"";
-const PLANTED: &str = "book_0198f3a0-0000-4000-8000-00000000dead";
+/// Ids that come before and behind all others.
+const PLANTED: &str = "book_00000000-0000-4000-8000-00000000dead";
+const PLANTED_LAST: &str = "book_ffffffff-ffff-4fff-bfff-ffffffffdead";
 
 /// The database, opened beside the node as an operator would.
 fn operator(lab: &Lab) -> Connection {
@@ -36,11 +38,11 @@ fn unguarded(database: &Connection) -> Vec<String> {
 }
 
 /// Books a window a second time, behind everybody's back, so many microseconds later.
-fn plant(database: &Connection, booking: &Value, later: i64) {
+fn plant(database: &Connection, planted: &str, booking: &Value, later: i64) {
     let copy = "INSERT INTO booking (id, resource_id, holder, starts_at, ends_at, status, claims, created_at) \
                 SELECT ?1, resource_id, 'planted', starts_at + ?3, ends_at + ?3, status, 1, created_at \
                 FROM booking WHERE id = ?2";
-    let values = (PLANTED, text(&booking["id"]), later);
+    let values = (planted, text(&booking["id"]), later);
     assert_eq!(database.execute(copy, values).expect("the row can be planted"), 1);
 }
 
@@ -70,7 +72,7 @@ fn a_planted_duplicate_pauses_new_holds_within_an_interval_and_after_repair_and_
     let database = operator(&lab);
     let guards = unguarded(&database);
     let planted = jiff::Timestamp::now();
-    plant(&database, &booking, 1);
+    plant(&database, PLANTED, &booking, 1);
     let reasons = unready(&lab);
     let took = jiff::Timestamp::now().duration_since(planted);
     assert!(took.as_millis() < 3_000, "found after {took}");
@@ -135,7 +137,7 @@ fn a_planted_duplicate_pauses_new_holds_within_an_interval_and_after_repair_and_
 #[test]
 fn a_duplicate_is_repaired_by_giving_one_of_the_two_up_after_a_restart_and_the_other_keeps_its_window() {
     // The same slot exactly, and a part of it.
-    for later in [0, 1_000_000] {
+    for (planted, later) in [(PLANTED, 0), (PLANTED_LAST, 0), (PLANTED, 1_000_000)] {
         let mut lab = host(QUICK);
         let [ci, other] = agents(&lab, ["ci", "other"]);
         let admin = lab.door("host");
@@ -144,19 +146,19 @@ fn a_duplicate_is_repaired_by_giving_one_of_the_two_up_after_a_restart_and_the_o
         lab.kill_9("host");
         let database = operator(&lab);
         let guards = unguarded(&database);
-        plant(&database, &booking, later);
+        plant(&database, planted, &booking, later);
         drop(database);
         // A start that finds it says so before anything is asked.
         lab.start("host");
         lab.wait_listening("host");
-        assert!(unready(&lab).iter().any(|reason| reason.contains(PLANTED)));
+        assert!(unready(&lab).iter().any(|reason| reason.contains(planted)));
         hold(&ci, "bench", &window(noon, HOUR)).refused("HOLDS_PAUSED", 503);
-        let told = admin.delete(&format!("/v1/bookings/{PLANTED}")).expect(200).body;
+        let told = admin.delete(&format!("/v1/bookings/{planted}")).expect(200).body;
         assert_eq!(told["booking"]["status"], "cancelled");
         // The other one has its window as before.
         for ms in [HOUR, 1_000] {
             let told = book(&other, "board", &window(noon, ms)).refused("BOOKING_CONFLICT", 409);
-            assert_eq!(told.details()["bookingId"], booking["id"], "{later}");
+            assert_eq!(told.details()["bookingId"], booking["id"], "{planted} {later}");
         }
         let database = operator(&lab);
         for guard in &guards {
