@@ -121,6 +121,28 @@ fn a_body_that_is_none_is_refused_with_the_field_that_is_wrong() {
 }
 
 #[test]
+fn a_header_names_the_requester_and_the_widest_values_are_taken() {
+    let lab = host("");
+    let [ci] = agents(&lab, ["ci"]);
+    let mut body = window(ahead(7_200), HOUR);
+    body["note"] = json!("ż".repeat(512));
+    let (create, text) = ("/v1/resources/board/bookings", body.to_string());
+    let told = ci.send(&Call::json(create, &text).header("Berth-Requester", &"x".repeat(64))).expect(201).body;
+    assert_eq!(told["booking"]["note"], body["note"]);
+    assert_eq!(told["booking"]["holderId"], json!(format!("ci/{}", "x".repeat(64))));
+    for wrong in ["job 1", "", "ci/job"] {
+        let told = ci.send(&Call::json(create, &text).header("Berth-Requester", wrong)).refused("BAD_REQUEST", 400);
+        assert_eq!(told.details()["field"], "Berth-Requester");
+    }
+    let both = Call::json(create, r#"{"startsAt":"2030-01-01T00:00:00Z","durationMs":1,"requester":"a"}"#);
+    let told = ci.send(&both.header("Berth-Requester", "b")).refused("BAD_REQUEST", 400);
+    assert_eq!(told.details()["field"], "requester");
+    ci.post_text(create, &" ".repeat(64 * 1024 + 1)).refused("PAYLOAD_TOO_LARGE", 413);
+    let plain = Call { headers: vec![("Content-Type", "text/plain")], ..Call::json(create, &text) };
+    ci.send(&plain).refused("UNSUPPORTED_MEDIA_TYPE", 415);
+}
+
+#[test]
 fn a_query_that_is_none_is_refused_with_the_parameter_that_is_wrong() {
     let lab = host("");
     let [ci] = agents(&lab, ["ci"]);

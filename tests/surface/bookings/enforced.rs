@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::{HOUR, MINUTE, after, ahead, booked, comes_to, path, shown, soon, until, window, written};
+use super::{HOUR, MINUTE, after, ahead, book, booked, comes_to, path, shown, soon, until, window, written};
 use crate::http::{Answer, Door};
 use crate::lab::Lab;
 use crate::patience::{BOUND, eventually};
 use crate::waiting::{
-    HOST, acquire, agents, events, host, outcome, principal, release, request, state, text, time, wait,
+    HOST, acquire, agents, events, host, joins_at, outcome, principal, release, request, state, text, time, wait,
 };
 
 const ENFORCED: &str = "[bookings]\nmode = \"enforced\"";
@@ -118,6 +118,61 @@ fn a_request_that_does_not_fit_before_or_in_a_window_waits_for_its_end_or_takes_
     assert_eq!(granted["state"], "granted", "{granted}");
     let since = time(&granted["lease"]["grantedAt"]).duration_since(after(starts_at, 1_500));
     assert!(!since.is_negative() && since.as_millis() < 1_000, "{since} after the end of the window");
+}
+
+#[test]
+fn who_stands_in_the_waiting_room_during_a_window_is_admitted_at_its_end() {
+    let lab = host(ENFORCED);
+    let [ci, walk_up] = agents(&lab, ["ci", "walk-up"]);
+    let starts_at = soon(700);
+    booked(&ci, "board", starts_at, 1_200);
+    until(starts_at);
+    joins_at(1, &walk_up, "board");
+    let admin = lab.door("host");
+    let told = eventually("it is admitted", BOUND, || events(&admin, "waiter.admitted").pop());
+    let since = time(&told["timestamp"]).duration_since(after(starts_at, 1_200)).as_millis();
+    assert!((0..1_000).contains(&since), "admitted {since} ms after the end");
+    acquire(&walk_up, "board", json!({})).expect(201);
+}
+
+#[test]
+fn a_window_is_its_holder_s_own_not_that_of_others_of_the_same_principal() {
+    let lab = host(ENFORCED);
+    let [ci] = agents(&lab, ["ci"]);
+    let starts_at = soon(700);
+    let mut body = window(starts_at, HOUR);
+    body["requester"] = json!("job-1");
+    let booking = book(&ci, "board", &body).expect(201).body["booking"].take();
+    until(starts_at);
+    for other in [json!({}), json!({ "requester": "job-2" })] {
+        acquire(&ci, "board", other).refused("RESOURCE_BOOKED", 409);
+    }
+    // A refusal leaves the key of the attempt free.
+    let attempt = json!({ "requester": "job-2", "idempotencyKey": "k" });
+    acquire(&ci, "board", attempt.clone()).refused("RESOURCE_BOOKED", 409);
+    let lease = acquire(&ci, "board", json!({ "requester": "job-1" })).expect(201).body["lease"].take();
+    assert_eq!(shown(&ci, &booking)["leaseId"], lease["id"]);
+    release(&ci, &text(&lease["id"]));
+    acquire(&ci, "board", attempt).expect(201);
+}
+
+#[test]
+fn a_window_on_a_shared_resource_keeps_both_kinds_of_walk_ups_out() {
+    let lab = host(ENFORCED);
+    let [ci, walk_up] = agents(&lab, ["ci", "walk-up"]);
+    let starts_at = soon(700);
+    booked(&ci, "bench", starts_at, HOUR);
+    for mode in ["shared", "exclusive"] {
+        acquire(&walk_up, "bench", json!({ "mode": mode, "ttlMs": HOUR })).refused("RESOURCE_BOOKED", 409);
+    }
+    until(starts_at);
+    let lease = acquire(&ci, "bench", json!({ "mode": "shared" })).expect(201).body["lease"].take();
+    for mode in ["shared", "exclusive"] {
+        let told = acquire(&walk_up, "bench", json!({ "mode": mode }));
+        assert!(["RESOURCE_BOOKED", "RESOURCE_UNAVAILABLE"].contains(&told.code()), "{}", told.body);
+    }
+    release(&ci, &text(&lease["id"]));
+    acquire(&walk_up, "bench", json!({ "mode": "shared" })).expect(201);
 }
 
 #[test]
