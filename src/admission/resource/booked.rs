@@ -103,15 +103,26 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
     None
 }
 
-/// In the window of somebody nothing is kept for another, who could not use it and would only stand in the way.
+/// In the window of somebody nothing is kept for another: who could not use it would only stand in the way, and an admin
+/// needs it not.
 fn unreserve(draft: &mut Draft<'_>) {
-    if draft.reserved.is_empty() || draft.around.spec.bookings.mode != BookingMode::Enforced {
-        return;
+    if !draft.reserved.is_empty()
+        && let Some(booker) = stopping(draft).cloned()
+    {
+        keep_for_none_but(draft, Some(&booker));
     }
-    let claim = draft.calendar.claim_at(draft.around.now.wall);
-    if let Some(holder) = claim.map(|claim| claim.holder.clone()) {
-        keep_for_none_but(draft, Some(&holder));
-    }
+}
+
+/// True when the resource may be kept for `holder` now.
+pub(super) fn may_keep(draft: &Draft<'_>, holder: &Requester) -> bool {
+    stopping(draft).is_none_or(|booker| booker == holder)
+}
+
+/// Whose window it is, where that stops others.
+fn stopping<'a>(draft: &'a Draft<'_>) -> Option<&'a Requester> {
+    let enforced = draft.around.spec.bookings.mode == BookingMode::Enforced;
+    let claim = draft.calendar.claim_at(draft.around.now.wall).filter(|_| enforced);
+    claim.map(|claim| &claim.holder)
 }
 
 fn keep_for_none_but(draft: &mut Draft<'_>, holder: Option<&Requester>) {

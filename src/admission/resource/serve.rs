@@ -82,7 +82,7 @@ fn admit(draft: &mut Draft<'_>, waiter: Waiter, least_grace: Option<Duration>) {
     let width = draft.around.rules.admission_grace.max(least_grace.unwrap_or_default());
     let until = draft.around.now.run + width;
     let (holder, mode) = (waiter.proposal.holder.clone(), waiter.proposal.mode);
-    let reserved_until = (!width.is_zero()).then_some(until);
+    let reserved_until = (!width.is_zero() && booked::may_keep(draft, &holder)).then_some(until);
     draft.leave(waiter, Departure::Admitted { reserved_until });
     if reserved_until.is_some() {
         draft.push(Change::Reserved(Reservation { holder, mode, width, until }));
