@@ -9,7 +9,7 @@ use crate::clock::Now;
 use crate::model::span::written;
 use crate::model::{
     Asker, Booking, BookingId, BookingStatus, Code, Hold, HoldId, HoldStatus, IdempotencyKey, Note, Refusal, Requester,
-    Role, Slot, TokenHash,
+    Role, Slot, TokenHash, Window,
 };
 
 /// A hold that is asked for.
@@ -67,8 +67,7 @@ fn reissued(known: &HeldSlot, slot: Slot, token: TokenHash, now: Now) -> Decided
         crate::model::SlotLength::Lasting(width) => slot.starts_at.checked_add(width).ok(),
         crate::model::SlotLength::Until(ends_at) => Some(ends_at),
     };
-    let same = slot.starts_at == known.hold.window.starts_at() && ends_at == Some(known.hold.window.ends_at());
-    if !same {
+    if ends_at.and_then(|ends_at| Window::new(slot.starts_at, ends_at)) != Some(known.hold.window) {
         return Err(other_slot());
     }
     let hold = Arc::new(Hold { token, ..known.hold.as_ref().clone() });
