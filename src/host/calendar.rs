@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ractor::RpcReplyPort;
 
-use super::calendar_index::Countable;
+use super::calendar_index::{Countable, Counted};
 use super::desk::{DeskState, OpKind};
 use super::message::Said;
 use super::settle::refusal_of;
@@ -17,7 +17,7 @@ use crate::clock::Now;
 use crate::limits::BOOKINGS_PAGE_MAX;
 use crate::model::{
     Asker, BookingFilter, BookingId, Code, Cursor, HoldId, IdempotencyKey, Note, Refusal, Repeat, Requester,
-    ResourceAddress, ResourceId, Role, SeriesId, Slot,
+    ResourceAddress, ResourceId, Role, SeriesId, Slot, TokenHash,
 };
 use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall, HoldSeen};
 
@@ -26,7 +26,7 @@ pub(super) struct CalendarOp {
     /// What was asked for, to be recognized on disk should the answer be lost.
     pub(super) command: CalendarCommand,
     /// What its caller has been counted for.
-    counted: Option<(Requester, Countable)>,
+    counted: Option<Counted>,
     /// The series that it makes.
     series: Option<SeriesId>,
     /// Who asks; none for the desk itself.
@@ -45,8 +45,8 @@ impl DeskState {
             Ok(Begun::Answer(answer)) => self.say(reply, Ok(answer)),
             Ok(Begun::Pause { resource, by_gateway, paused }) => self.pause_holds(resource, by_gateway, paused, reply),
             Ok(Begun::Command { resource, command, counted, series }) => {
-                if let Some((owner, what)) = &counted {
-                    self.index.ask(owner, *what);
+                if let Some(counted) = &counted {
+                    self.index.ask(counted);
                 }
                 self.send_calendar(&resource, CalendarOp { command, counted, series, reply: Some(reply) });
             }
@@ -79,16 +79,13 @@ impl DeskState {
                 let counted = self.count_hold(&asker.requester, &resource, key.as_ref())?;
                 let (id, holder) = (HoldId::generate(), asker.requester);
                 let command = CalendarCommand::Hold { id, holder, slot, ttl, key, token };
-                Ok(Begun::Command { resource, command, counted, series: None })
+                Ok(Begun::Command { resource, command, counted: Some(counted), series: None })
             }
             CalendarAsk::Confirm { hold, token, note } => {
                 not_a_viewer(&asker, "confirm a hold")?;
                 let resource = self.resource_of_hold(&hold)?;
-                let (booking, most) = (BookingId::generate(), self.rules.limits.bookings_per_principal);
-                let holder = self.index.holder_of(&hold).cloned();
-                let now = self.clock.now().wall;
-                let full = holder.as_ref().is_some_and(|it| self.index.count(it, Countable::Booking, now) >= most);
-                let counted = holder.map(|holder| (holder, Countable::Booking));
+                let (full, counted) = self.count_confirmed(&resource, &hold, &token);
+                let booking = BookingId::generate();
                 let command = CalendarCommand::Confirm { hold, token, booking, full, note };
                 Ok(Begun::Command { resource, command, counted, series: None })
             }
@@ -146,38 +143,66 @@ impl DeskState {
             }
             (_, length) => length,
         };
-        let most = self.rules.limits.bookings_per_principal;
-        let now = self.clock.now().wall;
-        if self.index.count(&asker.requester, Countable::Booking, now) >= most {
-            return Err(too_many_bookings());
-        }
+        let counted = Some(self.count_booking(&asker.requester)?);
         let windows = starts.into_iter().map(|starts_at| (BookingId::generate(), Slot { starts_at, length })).collect();
         let series = repeat.map(|_| SeriesId::generate());
-        let counted = Some((asker.requester.clone(), Countable::Booking));
         let holder = asker.requester;
         let command = CalendarCommand::Book { holder, windows, series: series.clone(), note };
         Ok(Begun::Command { resource, command, counted, series })
     }
 
-    /// Whether one more hold is within bounds. Asking again under the key of an active one makes none.
+    /// Whether one more booking is within bounds.
+    fn count_booking(&mut self, holder: &Requester) -> Result<Counted, Refusal> {
+        let (full, counted) = self.one_more_booking(holder);
+        if full { Err(too_many_bookings()) } else { Ok(counted) }
+    }
+
+    fn one_more_booking(&mut self, holder: &Requester) -> (bool, Counted) {
+        let most = self.rules.limits.bookings_per_principal;
+        let full = self.index.count(holder, Countable::Booking, self.clock.now().wall) >= most;
+        (full, Counted { holder: holder.clone(), what: Countable::Booking, key: None })
+    }
+
+    /// The same for what a hold becomes. Nothing becomes of one that is over, nor for whoever has not its token.
+    fn count_confirmed(&mut self, resource: &ResourceId, hold: &HoldId, token: &TokenHash) -> (bool, Option<Counted>) {
+        let held = self.directory.get(resource).and_then(|entry| entry.state.calendar.hold(hold));
+        let active = held.filter(|held| held.hold.settled_at.is_none() && held.hold.token == *token);
+        let Some(holder) = active.map(|held| held.hold.holder.clone()) else { return (false, None) };
+        let (full, counted) = self.one_more_booking(&holder);
+        (full, Some(counted))
+    }
+
+    /// Whether one more hold is within bounds. Asking again under the key of an active one makes none, but it counts
+    /// until that is certain: the hold may just be running out.
     fn count_hold(
         &mut self,
         requester: &Requester,
         resource: &ResourceId,
         key: Option<&IdempotencyKey>,
-    ) -> Result<Option<(Requester, Countable)>, Refusal> {
-        match key.and_then(|key| self.index.of_key(requester, key)) {
-            Some(known) if known == resource => return Ok(None),
-            Some(_) => return Err(other_slot()),
-            None => {}
+    ) -> Result<Counted, Refusal> {
+        let known = key.and_then(|key| self.stands_for(requester, key));
+        if known.is_some_and(|known| known != resource) {
+            return Err(other_slot());
         }
         let most = self.rules.limits.holds_per_principal;
         let now = self.clock.now().wall;
-        if self.index.count(requester, Countable::Hold, now) >= most {
+        if known.is_none() && self.index.count(requester, Countable::Hold, now) >= most {
             let message = format!("you hold {most} slots, as many as one may; confirm or release some");
             return Err(Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60)));
         }
-        Ok(Some((requester.clone(), Countable::Hold)))
+        let key = key.map(|key| (key.clone(), resource.clone()));
+        Ok(Counted { holder: requester.clone(), what: Countable::Hold, key })
+    }
+
+    /// The resource for a hold on which a key stands: one that is asked for, or is there and not over.
+    fn stands_for(&self, requester: &Requester, key: &IdempotencyKey) -> Option<&ResourceId> {
+        let there = || {
+            let id = self.index.of_key(requester, key)?;
+            let resource = self.index.of_hold(id)?;
+            let held = self.directory.get(resource)?.state.calendar.hold(id)?;
+            (held.deadline > self.clock.now().run).then_some(resource)
+        };
+        self.index.of_asked_key(requester, key).or_else(there)
     }
 
     /// A resource of which something new may be claimed.
@@ -247,8 +272,8 @@ impl DeskState {
     /// A command about a calendar is done.
     pub(super) fn calendar_settled(&mut self, op: CalendarOp, reply: Reply) {
         let CalendarOp { counted, series, reply: caller, .. } = op;
-        if let Some((owner, what)) = counted {
-            self.index.answered(&owner, what);
+        if let Some(counted) = counted {
+            self.index.answered(&counted);
         }
         let now = self.clock.now();
         let answer = match reply {
@@ -292,17 +317,8 @@ impl DeskState {
 /// What a call leads to.
 enum Begun {
     Answer(CalendarAnswer),
-    Pause {
-        resource: Option<ResourceId>,
-        by_gateway: bool,
-        paused: bool,
-    },
-    Command {
-        resource: ResourceId,
-        command: CalendarCommand,
-        counted: Option<(Requester, Countable)>,
-        series: Option<SeriesId>,
-    },
+    Pause { resource: Option<ResourceId>, by_gateway: bool, paused: bool },
+    Command { resource: ResourceId, command: CalendarCommand, counted: Option<Counted>, series: Option<SeriesId> },
 }
 
 impl Begun {

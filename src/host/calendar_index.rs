@@ -15,17 +15,21 @@ const FORGOTTEN_AT_ONCE_MAX: usize = 1_000;
 
 /// An index over the calendars of all resources.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(super) struct CalendarIndex {
     bookings: HashMap<BookingId, BookingPlace>,
     holds: HashMap<HoldId, HoldPlace>,
     /// The keys of active holds.
-    keys: HashMap<(Requester, IdempotencyKey), ResourceId>,
+    keys: HashMap<(Requester, IdempotencyKey), HoldId>,
+    /// The keys of holds that are asked for, each on one resource only, and how often.
+    asked_keys: HashMap<(Requester, IdempotencyKey), (ResourceId, usize)>,
     owners: HashMap<Requester, Owned>,
     /// Everything that is over or will be, by when.
     over: BTreeSet<(Timestamp, Item)>,
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 struct BookingPlace {
     resource: ResourceId,
     over_at: Timestamp,
@@ -34,6 +38,7 @@ struct BookingPlace {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 struct HoldPlace {
     resource: ResourceId,
     over_at: Option<Timestamp>,
@@ -56,6 +61,7 @@ enum Item {
 
 /// What one principal has, with its sub-requesters.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 struct Owned {
     /// When the last scheduled one of each group ends.
     last_end: BTreeSet<(Timestamp, Group)>,
@@ -63,6 +69,17 @@ struct Owned {
     active_holds: usize,
     /// Asked for and not answered.
     asked: [usize; 2],
+}
+
+/// One that is asked for, as long as it is not answered.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// For whom.
+    pub(super) holder: Requester,
+    /// What.
+    pub(super) what: Countable,
+    /// The key of a hold, and on which resource that stands for one from now on.
+    pub(super) key: Option<(IdempotencyKey, ResourceId)>,
 }
 
 /// What a principal may have only so many of.
@@ -83,14 +100,14 @@ impl CalendarIndex {
         self.holds.get(id).map(|place| &place.resource)
     }
 
-    /// Whose a hold is.
-    pub(super) fn holder_of(&self, id: &HoldId) -> Option<&Requester> {
-        self.holds.get(id).map(|place| &place.holder)
+    /// The active hold that was made under a key.
+    pub(super) fn of_key(&self, holder: &Requester, key: &IdempotencyKey) -> Option<&HoldId> {
+        self.keys.get(&(holder.clone(), key.clone()))
     }
 
-    /// The resource of the active hold that was made under a key.
-    pub(super) fn of_key(&self, holder: &Requester, key: &IdempotencyKey) -> Option<&ResourceId> {
-        self.keys.get(&(holder.clone(), key.clone()))
+    /// The resource of a hold that is asked for under a key.
+    pub(super) fn of_asked_key(&self, holder: &Requester, key: &IdempotencyKey) -> Option<&ResourceId> {
+        self.asked_keys.get(&(holder.clone(), key.clone())).map(|(resource, _)| resource)
     }
 
     /// How many a principal has, those included that it has asked for: scheduled bookings that are not over, a series
@@ -105,16 +122,29 @@ impl CalendarIndex {
     }
 
     /// One is asked for.
-    pub(super) fn ask(&mut self, owner: &Requester, what: Countable) {
-        self.owners.entry(owner.owner()).or_default().asked[what as usize] += 1;
+    pub(super) fn ask(&mut self, one: &Counted) {
+        self.owners.entry(one.holder.owner()).or_default().asked[one.what as usize] += 1;
+        if let Some((key, resource)) = &one.key {
+            let key = (one.holder.clone(), key.clone());
+            self.asked_keys.entry(key).or_insert_with(|| (resource.clone(), 0)).1 += 1;
+        }
     }
 
     /// That is answered; what came of it has been [taken in](Self::take).
-    pub(super) fn answered(&mut self, owner: &Requester, what: Countable) {
-        if let Some(owned) = self.owners.get_mut(&owner.owner()) {
-            owned.asked[what as usize] -= 1;
+    pub(super) fn answered(&mut self, one: &Counted) {
+        if let Some(owned) = self.owners.get_mut(&one.holder.owner()) {
+            owned.asked[one.what as usize] -= 1;
         }
-        self.tidy(owner);
+        self.tidy(&one.holder);
+        if let Some((key, _)) = &one.key {
+            let key = (one.holder.clone(), key.clone());
+            if let Some((_, times)) = self.asked_keys.get_mut(&key) {
+                *times -= 1;
+                if *times == 0 {
+                    self.asked_keys.remove(&key);
+                }
+            }
+        }
     }
 
     /// Takes a change of a calendar in.
@@ -169,6 +199,20 @@ impl CalendarIndex {
         found
     }
 
+    /// How many have been asked for and not answered.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> usize {
+        self.owners.values().map(|owned| owned.asked.iter().sum::<usize>()).sum()
+    }
+
+    /// True when nothing is asked for and it says of these calendars what is in them.
+    #[cfg(test)]
+    pub(super) fn is_of(&self, calendars: &[Calendar]) -> bool {
+        let mut anew = Self::default();
+        calendars.iter().for_each(|calendar| anew.add(calendar));
+        *self == anew
+    }
+
     fn put_booking(&mut self, booking: &Booking) {
         self.drop_booking(&booking.id);
         let over_at = booking.over_at();
@@ -205,7 +249,7 @@ impl CalendarIndex {
         if active {
             self.owners.entry(hold.holder.owner()).or_default().active_holds += 1;
             if let Some(key) = &hold.key {
-                self.keys.insert((hold.holder.clone(), key.clone()), hold.resource_id.clone());
+                self.keys.insert((hold.holder.clone(), key.clone()), hold.id.clone());
             }
         }
         if let Some(at) = hold.settled_at {
@@ -228,8 +272,10 @@ impl CalendarIndex {
                 if let Some(owned) = self.owners.get_mut(&place.holder.owner()) {
                     owned.active_holds -= 1;
                 }
-                if let Some(key) = place.key {
-                    self.keys.remove(&(place.holder.clone(), key));
+                if let Some(key) = place.key.map(|key| (place.holder.clone(), key))
+                    && self.keys.get(&key) == Some(id)
+                {
+                    self.keys.remove(&key);
                 }
                 self.tidy(&place.holder);
             }

@@ -182,6 +182,10 @@ pub(super) enum OpKind {
         admits: bool,
     },
     Wake,
+    /// With up to when the resource had been told of the edges of its windows before.
+    Edge {
+        since: Timestamp,
+    },
     Rewrite,
     Calendar(Box<CalendarOp>),
 }
@@ -197,7 +201,7 @@ pub(super) enum Note {
     /// The same for one who did not pass the checks.
     Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
     /// New holds are stopped, or made again.
-    HoldsPaused { pauses: BTreeSet<String>, reply: Option<RpcReplyPort<Said<CalendarAnswer>>> },
+    HoldsPaused { pauses: BTreeSet<String>, replies: Vec<RpcReplyPort<Said<CalendarAnswer>>> },
     /// Nobody waits for it.
     Said,
 }
@@ -345,6 +349,12 @@ impl Actor for Desk {
             }
             #[cfg(test)]
             DeskMessage::Leftovers(reply) => drop(reply.send(state.leftovers())),
+            #[cfg(test)]
+            DeskMessage::Calendars(reply) => {
+                let calendars: Vec<_> = state.directory.iter().map(|entry| entry.state.calendar.clone()).collect();
+                let agrees = state.index.is_of(&calendars);
+                let _ = reply.send((calendars, agrees));
+            }
             read => state.read(read),
         }
         state.pump_all().await;
@@ -405,6 +415,7 @@ impl DeskState {
             promised: entries().map(|entry| entry.promised.len()).sum(),
             waiting: entries().map(|entry| entry.waiting.len()).sum(),
             parked: entries().filter(|entry| entry.parked.is_some()).count(),
+            counted: self.index.asked(),
         }
     }
 

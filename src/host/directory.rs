@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use ractor::{ActorId, ActorRef};
 
 use super::message::OpId;
@@ -58,6 +59,8 @@ pub(super) struct Entry {
     pub(super) wake_failures: u32,
     /// When it last had something to do.
     pub(super) used_at: RunTime,
+    /// Up to when, on wall time, it has been told of the edges of its windows.
+    pub(super) edges_until: Timestamp,
 }
 
 /// The actor of a resource.
@@ -82,7 +85,7 @@ pub(super) enum Choice {
 
 impl Directory {
     /// Adds a resource at start.
-    pub(super) fn add(&mut self, spec: ResourceSpec, grantable: bool, state: ResourceState) {
+    pub(super) fn add(&mut self, spec: ResourceSpec, grantable: bool, state: ResourceState, now: Timestamp) {
         for held in &state.held {
             self.leases.insert(held.lease.id.clone(), spec.id.clone());
         }
@@ -104,6 +107,7 @@ impl Directory {
             parked: None,
             wake_failures: 0,
             used_at: RunTime::default(),
+            edges_until: now,
         };
         self.entries.insert(spec.id, entry);
     }

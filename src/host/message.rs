@@ -325,6 +325,9 @@ pub enum DeskMessage {
     /// From a test: what is there still of requests and commands?
     #[cfg(test)]
     Leftovers(RpcReplyPort<Leftovers>),
+    /// From a test: the calendars, and whether the index over them is the one that they have.
+    #[cfg(test)]
+    Calendars(RpcReplyPort<(Vec<crate::admission::calendar::Calendar>, bool)>),
 }
 
 /// What is there of requests and commands; nothing of it outlives them.
@@ -344,4 +347,6 @@ pub struct Leftovers {
     pub(super) promised: usize,
     pub(super) waiting: usize,
     pub(super) parked: usize,
+    /// Bookings and holds that principals are counted for as long as they have no answer.
+    pub(super) counted: usize,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ractor::RpcReplyPort;
 
 use super::desk::{DeskState, Note};
-use super::message::{DeskMessage, Findings, Said};
+use super::message::{DeskMessage, Findings, OpId, Said};
 use crate::admission::resource::Change;
 use crate::clock::RunTime;
 use crate::model::{Code, Event, EventKind, Refusal, ResourceId};
@@ -16,7 +16,7 @@ use crate::wire::calendar::CalendarAnswer;
 const BY_ADMIN: &str = "admin";
 /// One that the gateway has: it stands beside the node's own, and only the gateway ends it.
 const BY_GATEWAY: &str = "gateway";
-/// Violations that are told of at once; the monitor looks again.
+/// Violations that one look tells of; the next tells of more.
 const TOLD_MAX: usize = 20;
 
 /// Why new holds are not made on this node, and who waits to hear whether they may be.
@@ -29,6 +29,8 @@ pub(super) struct Monitor {
     planned: Pauses,
     /// What the last look has found.
     found: Vec<Violation>,
+    /// What of that has been told.
+    told: Vec<Violation>,
     /// True while the database is being asked.
     asking: bool,
     next: RunTime,
@@ -43,11 +45,12 @@ pub(super) struct Monitor {
 struct Resume {
     resource: Option<ResourceId>,
     by_gateway: bool,
-    reply: RpcReplyPort<Said<CalendarAnswer>>,
+    reply: Paused,
 }
 
 /// Reasons for a pause.
 type Pauses = BTreeSet<String>;
+type Paused = RpcReplyPort<Said<CalendarAnswer>>;
 
 impl Monitor {
     /// At start, with the pause that is on disk and what the database was found to hold then.
@@ -58,6 +61,7 @@ impl Monitor {
             planned: paused.clone(),
             paused,
             found,
+            told: Vec::new(),
             asking: false,
             next: RunTime::default(),
             curious: Default::default(),
@@ -152,8 +156,10 @@ impl DeskState {
         self.monitor.next = self.clock.now().run + self.rules.calendar.check_interval;
         match found {
             Ok(found) => {
-                let new: Vec<Violation> =
-                    found.iter().filter(|it| !self.monitor.found.contains(it)).take(TOLD_MAX).cloned().collect();
+                self.monitor.told.retain(|it| found.contains(it));
+                let untold = found.iter().filter(|it| !self.monitor.told.contains(it));
+                let new: Vec<Violation> = untold.take(TOLD_MAX).cloned().collect();
+                self.monitor.told.extend(new.iter().cloned());
                 self.monitor.found = found;
                 self.tell_violations(&new);
             }
@@ -184,7 +190,7 @@ impl DeskState {
             self.note_event(event);
         }
         if let Some(first) = new.first()
-            && !self.monitor.paused.iter().any(|why| is_fault(why))
+            && !self.monitor.planned.iter().any(|why| is_fault(why))
         {
             // At once, whether it can be written down or not.
             self.monitor.paused.insert(said(first));
@@ -210,22 +216,29 @@ impl DeskState {
     }
 
     fn set_pauses(&mut self, pauses: Pauses, reply: Option<RpcReplyPort<Said<CalendarAnswer>>>) {
-        if reply.is_some() && pauses == self.monitor.planned && pauses == self.monitor.paused {
-            return self.pauses_written(pauses, reply, Ok(()));
+        if pauses == self.monitor.planned && reply.is_some() {
+            // It is so, or is being written already.
+            match self.pauses_under_way().max_by_key(|(op, _)| *op) {
+                Some((_, replies)) => return replies.extend(reply),
+                None => return self.pauses_written(pauses, reply.into_iter().collect(), Ok(())),
+            }
         }
         self.monitor.planned = pauses.clone();
         let lines: Vec<&str> = pauses.iter().map(String::as_str).collect();
         let change = Change::NodeHoldsPaused((!lines.is_empty()).then(|| lines.join("\n")));
-        self.note(vec![change], Note::HoldsPaused { pauses, reply });
+        self.note(vec![change], Note::HoldsPaused { pauses, replies: reply.into_iter().collect() });
+    }
+
+    /// What is being written of pauses, and who waits for it.
+    fn pauses_under_way(&mut self) -> impl Iterator<Item = (OpId, &mut Vec<Paused>)> {
+        self.notes.iter_mut().filter_map(|(op, note)| match note {
+            Note::HoldsPaused { replies, .. } => Some((*op, replies)),
+            _ => None,
+        })
     }
 
     /// The pauses are on disk, or are not.
-    pub(super) fn pauses_written(
-        &mut self,
-        pauses: Pauses,
-        reply: Option<RpcReplyPort<Said<CalendarAnswer>>>,
-        written: Result<(), Refusal>,
-    ) {
+    pub(super) fn pauses_written(&mut self, pauses: Pauses, replies: Vec<Paused>, written: Result<(), Refusal>) {
         let answer = match written {
             Ok(()) => {
                 // What was found meanwhile is a reason of its own.
@@ -233,13 +246,13 @@ impl DeskState {
                 self.monitor.paused = pauses.into_iter().chain(found).collect();
                 Ok(CalendarAnswer::Paused(self.monitor.is_paused()))
             }
-            Err(refusal) => {
-                self.monitor.planned = self.monitor.paused.clone();
-                Err(refusal)
-            }
+            Err(refusal) => Err(refusal),
         };
-        if let Some(reply) = reply {
-            self.say(reply, answer);
+        if self.pauses_under_way().next().is_none() {
+            self.monitor.planned = self.monitor.paused.clone();
+        }
+        for reply in replies {
+            self.say(reply, answer.clone());
         }
     }
 }

@@ -164,7 +164,7 @@ impl DeskState {
             Note::Withdrawn { request, why } => self.left_pool(&request, why, written),
             Note::Refused { request, refusal } => self.refuse(&request, refusal),
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
-            Note::HoldsPaused { pauses, reply } => self.pauses_written(pauses, reply, written),
+            Note::HoldsPaused { pauses, replies } => self.pauses_written(pauses, replies, written),
             Note::Said => {}
         }
     }

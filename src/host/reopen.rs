@@ -70,6 +70,9 @@ impl DeskState {
                 held.deadline = if known.lease == held.lease { known.deadline } else { held.deadline };
             }
         }
+        if let (Some(_), true) = (state.free_since, state.fence == entry.state.fence) {
+            state.free_since = entry.state.free_since.or(state.free_since);
+        }
         for held in entry.state.calendar.holds().filter(|held| held.hold.settled_at.is_none()) {
             // The same hold, also with another token, ends when it was to end.
             if let Some(stored) = state.calendar.hold(&held.hold.id).filter(|it| it.hold.settled_at.is_none()).cloned()
@@ -143,10 +146,10 @@ impl DeskState {
             .map(|waiter| waiter.proposal.request.clone())
             .collect();
         self.schedule.set(resource, state.wake_at(&self.rules.waiting));
-        self.edges.set(resource, state.next_edge(&entry.spec, now.wall));
         self.index.remove(&entry.state.calendar);
         self.index.add(&state.calendar);
         self.directory.set_state(resource, state);
+        self.set_edge(resource);
         for lease in ended {
             self.ended(&lease, now.wall, None);
         }
@@ -245,6 +248,9 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
             done.map_or_else(not_done, Reply::Calendar)
         }
         OpKind::Wake => Reply::Done,
+        // The same of an edge.
+        OpKind::Edge { .. } if state.queue.len() == before.queue.len() => not_done(),
+        OpKind::Edge { .. } => Reply::Done,
     }
 }
 

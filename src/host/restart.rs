@@ -21,8 +21,8 @@ use crate::admission::{Ledger, Requests, Rules};
 use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
 use crate::model::time::remaining;
-use crate::model::{Labels, LeaseId, LeaseRecord, Proposal, RequestId, ResourceId, ResourceSpec};
-use crate::store::{Loaded, StoredOutcome, StoredRequest};
+use crate::model::{BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceId, ResourceSpec};
+use crate::store::{Loaded, StoredOutcome, StoredRequest, StoredResource};
 
 /// The first admission after a start is reserved at least so long: whoever is admitted may not have noticed yet that the
 /// node is back.
@@ -52,7 +52,7 @@ pub struct Restoring {
     incarnation: u64,
     resources: Vec<(ResourceSpec, bool, ResourceState)>,
     requests: Vec<StoredRequest>,
-    /// Resources whose deadlines on disk lay outside the width of their lease, because the wall clock was set while the
+    /// Resources whose deadlines on disk lay outside the width of their lease or hold, because the wall clock was set while the
     /// node was down.
     clamped: BTreeSet<ResourceId>,
     freed: Vec<ResourceId>,
@@ -63,14 +63,16 @@ pub struct Restoring {
 impl Restoring {
     /// Brings the lab file and the database together.
     pub fn begin(specs: Vec<ResourceSpec>, mut loaded: Loaded, rules: &Rules, now: Now) -> Self {
-        let outside = |(lease, expires_at): &(LeaseRecord, Timestamp)| {
-            let kept = now.wall_at(now.run_at(*expires_at, lease.ttl));
+        let outside = |expires_at: Timestamp, width: Duration| {
+            let kept = now.wall_at(now.run_at(expires_at, width));
             expires_at.duration_since(kept).abs() > DRIFT_MAX
         };
-        let clamped = (loaded.resources.iter())
-            .filter(|rows| rows.leases.iter().any(outside))
-            .map(|rows| rows.id.clone())
-            .collect();
+        let is_clamped = |rows: &&StoredResource| {
+            let mut holds = rows.holds.iter().filter(|(hold, _)| hold.settled_at.is_none());
+            rows.leases.iter().any(|(lease, expires_at)| outside(*expires_at, lease.ttl))
+                || holds.any(|(hold, expires_at)| outside(*expires_at, hold.ttl))
+        };
+        let clamped = (loaded.resources.iter()).filter(is_clamped).map(|rows| rows.id.clone()).collect();
         let mut stored: HashMap<ResourceId, _> =
             loaded.resources.into_iter().map(|resource| (resource.id.clone(), resource)).collect();
         let mut resources = Vec::with_capacity(specs.len());
@@ -120,9 +122,13 @@ impl Restoring {
             };
             let changes = settled_at_start(state, &around);
             loaded.requests.extend(changes.iter().filter_map(granted_at_start));
+            // A window of which nothing is to be written may have ended meanwhile as well.
+            let window_over = state.calendar.scheduled_and_over(now.wall).next().is_some();
+            if !changes.is_empty() || (window_over && spec.bookings != BookingPolicy::default()) {
+                freed.push(spec.id.clone());
+            }
             if !changes.is_empty() {
                 changes.iter().cloned().for_each(|change| apply(state, change));
-                freed.push(spec.id.clone());
                 ended.push((Some(spec.id.clone()), changes));
             }
         }
@@ -215,7 +221,7 @@ impl Restoring {
             schedule.set(&spec.id, state.wake_at(&rules.waiting));
             edges.set(&spec.id, state.next_edge(&spec, now.wall));
             index.add(&state.calendar);
-            directory.add(spec, grantable, state);
+            directory.add(spec, grantable, state, now.wall);
         }
         let drift = Drift::new(now, self.clamped);
         let (incarnation, freed) = (self.incarnation, self.freed);

@@ -11,6 +11,7 @@ use super::pump::mode_of;
 use super::read::{grant, resource_now};
 use crate::admission::resource::{Change, Departure, Held, Reply};
 use crate::admission::{Speaker, Waiter};
+use crate::clock::Now;
 use crate::model::{Authority, ChosenLeaseId, Code, LeaseId, Refusal, RequestId, Requester, ResourceId, Target};
 
 /// The first and the longest pause before what time or a turn asked for, and could not be written, is tried again.
@@ -75,9 +76,9 @@ impl DeskState {
                 _ => {}
             }
         }
+        self.set_edge(resource);
         let Some(entry) = self.directory.get(resource) else { return };
         self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
-        self.edges.set(resource, entry.state.next_edge(&entry.spec, self.clock.now().wall));
         if shown {
             self.reporter.changed(entry, self.clock.now());
         }
@@ -206,7 +207,8 @@ impl DeskState {
                 reply => self.say(caller, Err(self.refusal_of_lease(&named.id, &authority, reply))),
             },
             OpKind::Calendar(op) => self.calendar_settled(*op, reply),
-            OpKind::Wake => self.woken(&resource, reply),
+            OpKind::Wake => self.woken(&resource, None, reply),
+            OpKind::Edge { since } => self.woken(&resource, Some(since), reply),
             OpKind::Rewrite => {
                 let written = !matches!(reply, Reply::Refused(_));
                 self.drift.settled(&resource, written, self.clock.now().run);
@@ -317,14 +319,19 @@ impl DeskState {
         entry.failures = entry.failures.saturating_add(1);
     }
 
-    /// A resource has been woken. One whose expiry could not be written is woken again, ever later.
-    fn woken(&mut self, resource: &ResourceId, reply: Reply) {
-        let now = self.clock.now().run;
+    /// A resource has been woken, or told of an edge of its windows. One whose expiry could not be written is woken again,
+    /// ever later.
+    fn woken(&mut self, resource: &ResourceId, edge_since: Option<jiff::Timestamp>, reply: Reply) {
+        let Now { wall, run: now } = self.clock.now();
         let Some(entry) = self.directory.get_mut(resource) else { return };
         let next = if let Reply::Refused(refusal) = reply {
             let pause = pause_after(entry.wake_failures);
             entry.wake_failures += 1;
             tracing::warn!(%resource, %refusal, ?pause, "an expiry was not written; it is tried again");
+            if let Some(since) = edge_since {
+                entry.edges_until = entry.edges_until.min(since);
+                return self.edges.set(resource, Some(crate::model::time::later(wall, pause)));
+            }
             Some(now + pause)
         } else {
             entry.wake_failures = 0;

@@ -9,6 +9,7 @@ use super::directory::{Entry, Life};
 use super::message::DeskMessage;
 use crate::admission::resource::Command;
 use crate::clock::{Now, RunTime};
+use crate::model::ResourceId;
 
 /// An idle resource's actor is retired after this long; the next command starts it anew.
 pub(super) const RESIDENCY: Duration = Duration::from_secs(60);
@@ -26,7 +27,9 @@ impl DeskState {
             self.send(&resource, OpKind::Wake, Command::Wake);
         }
         for resource in self.edges.due(now.wall) {
-            self.send(&resource, OpKind::Wake, Command::Edge);
+            let Some(entry) = self.directory.get_mut(&resource) else { continue };
+            let since = std::mem::replace(&mut entry.edges_until, now.wall);
+            self.send(&resource, OpKind::Edge { since }, Command::Edge);
         }
         self.check_if_due(now.run);
         for resource in self.retries.due(now.run) {
@@ -60,13 +63,22 @@ impl DeskState {
             let with_deadlines = self.directory.iter().filter(deadlines);
             self.drift.add(with_deadlines.map(|entry| entry.spec.id.clone()));
             // Windows follow the wall clock wherever it is set.
-            for entry in self.directory.iter() {
-                self.edges.set(&entry.spec.id, entry.state.next_edge(&entry.spec, now.wall));
-            }
+            let all: Vec<ResourceId> = self.directory.iter().map(|entry| entry.spec.id.clone()).collect();
+            all.iter().for_each(|resource| self.set_edge(resource));
         }
         for resource in self.drift.next_group(now.run) {
             self.send(&resource, OpKind::Rewrite, Command::Rewrite);
         }
+    }
+
+    /// Sets when a resource is told next that a window has begun or ended. An edge that has passed while something else
+    /// was under way is told of at once.
+    pub(super) fn set_edge(&mut self, resource: &ResourceId) {
+        let now = self.clock.now().wall;
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        // Where the clock was set back, edges come again.
+        entry.edges_until = entry.edges_until.min(now);
+        self.edges.set(resource, entry.state.next_edge(&entry.spec, entry.edges_until));
     }
 
     pub(super) fn retire(&mut self, now: RunTime) {
