@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::{
     acquire, agents, cancel, event_about, host, join, joins_at, outcome, principal, release, request, text, time, wait,
 };
+use crate::bookings::{HOUR, ahead, booked, comes_to, path, soon, until, window};
+use crate::holds::{held, hold};
 use crate::http::Door;
 use crate::lab::Lab;
 use crate::sse::Stream;
@@ -29,9 +31,13 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 
 /// Something of nearly everything that can happen on a host.
 fn eventful() -> Lab {
-    let mut lab = host("[waiting_room]\nwaiter_ttl = \"3s\"\nadmission_grace = \"1m\"");
+    let mut lab = host(
+        "[waiting_room]\nwaiter_ttl = \"3s\"\nadmission_grace = \"1m\"\n\
+         [bookings]\nmode = \"enforced\"\nno_show_after = \"1s\"",
+    );
     let [holder, waiter, stander, silent] = agents(&lab, ["holder", "waiter", "stander", "silent"]);
     let admin = lab.door("host");
+    calendar(&admin, &holder);
     acquire(&holder, "board", json!({ "leaseId": "mine", "note": "night run" })).expect(201);
     joins_at(1, &silent, "board");
     event_about(&lab, "waiter.pruned", "silent");
@@ -53,6 +59,30 @@ fn eventful() -> Lab {
     lab.start("host");
     lab.wait_ready("host");
     lab
+}
+
+/// Something of all that can happen to bookings and holds.
+fn calendar(admin: &Door, holder: &Door) {
+    let starts_at = soon(1_000);
+    let [had, missed] = ["pixel-a", "pixel-b"].map(|resource| booked(holder, resource, starts_at, HOUR));
+    let moved = booked(holder, "board", ahead(86_400), HOUR);
+    holder.patch(&path(&moved), &json!({ "durationMs": HOUR / 2 })).expect(200);
+    holder.delete(&path(&moved)).expect(200);
+    held(holder, "board", ahead(86_400), HOUR).confirm(holder).expect(200);
+    held(holder, "bench", ahead(86_400), HOUR).release(holder).expect(200);
+    let mut short = window(ahead(86_400), HOUR);
+    short["ttlMs"] = json!(1);
+    hold(holder, "bench", &short).expect(201);
+    for pause in ["pause", "resume"] {
+        for of in ["", "/resources/bench"] {
+            admin.post_text(&format!("/v1{of}/holds/{pause}"), "").expect(200);
+        }
+    }
+    until(starts_at);
+    let lease = acquire(holder, "pixel-a", json!({})).expect(201).body["lease"].take();
+    comes_to(holder, &had, "fulfilled");
+    comes_to(holder, &missed, "missed");
+    release(holder, &text(&lease["id"]));
 }
 
 #[test]
