@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Held, hold, listed, same};
-use crate::bookings::{HOUR, after, ahead, claims, reader, window, written};
-use crate::http::Call;
-use crate::waiting::{agents, events, host, principal};
+use super::clients::{Clients, Turn};
+use super::contested::{another, secret, technicians};
+use super::{Held, hold, listed, rounds, same};
+use crate::bookings::{HOUR, after, ahead, claims, no_overlap, path, reader, window, written};
+use crate::http::{Call, Door};
+use crate::waiting::{agents, events, host, principal, text};
 
 fn under(key: &str, mut body: Value) -> Value {
     body["idempotencyKey"] = json!(key);
@@ -67,6 +69,68 @@ fn a_key_stands_for_one_slot_of_one_holder() {
     // None of that has touched the hold.
     first.confirm(&ci).expect(200);
     assert_eq!(claims(&reader(&lab)).len(), 1);
+}
+
+#[test]
+fn of_attempts_under_one_key_at_once_all_get_one_hold_and_one_token_works() {
+    let lab = technicians("");
+    let secret = secret(&lab, "customer");
+    let door = Door::tcp(lab.port("host")).with_token(&secret);
+    let mut clients = Clients::start(4);
+    for round in 0..rounds(30) {
+        let (technician, starts_at) = another(round);
+        let turn = || Turn {
+            port: lab.port("host"),
+            secret: &secret,
+            method: "POST",
+            path: format!("/v1/resources/{technician}/holds"),
+            body: under("k", window(starts_at, HOUR)),
+            hold_token: None,
+        };
+        let told = clients.send(&[turn(), turn(), turn(), turn()]);
+        let made: Vec<Held> = told
+            .iter()
+            .map(|told| {
+                assert_eq!(told.status, 201, "round {round}: {told:?}");
+                Held { hold: told.body["hold"].clone(), token: text(&told.body["token"]) }
+            })
+            .collect();
+        assert!(made.iter().all(|it| it.hold["id"] == made[0].hold["id"]), "round {round}: {made:?}");
+        no_overlap(&reader(&lab));
+        // The last of them; which one that was shows only here.
+        let opens = made.iter().filter(|it| it.release(&door).status == 200).count();
+        assert_eq!(opens, 1, "round {round}");
+    }
+    assert_eq!(events(&lab.door("host"), "hold.created").len(), rounds(30));
+}
+
+#[test]
+fn of_holds_that_are_asked_for_at_once_no_more_are_made_than_one_may_have() {
+    let lab = host("[limits]\nholds_per_principal = 1\nbookings_per_principal = 1");
+    let secret = secret(&lab, "customer");
+    let door = Door::tcp(lab.port("host")).with_token(&secret);
+    let mut clients = Clients::start(4);
+    for round in 0..rounds(20) {
+        let what = ["holds", "bookings"][round % 2];
+        let turns = ["board", "board", "bench", "pixel-a"].iter().enumerate().map(|(client, resource)| Turn {
+            port: lab.port("host"),
+            secret: &secret,
+            method: "POST",
+            path: format!("/v1/resources/{resource}/{what}"),
+            body: window(after(ahead(86_400), client as i64 * HOUR), HOUR),
+            hold_token: None,
+        });
+        let told = clients.send(&turns.collect::<Vec<_>>());
+        let (made, refused): (Vec<_>, Vec<_>) = told.iter().partition(|told| told.status == 201);
+        assert_eq!(made.len(), 1, "round {round}: {told:?}");
+        assert!(refused.iter().all(|told| (told.code(), told.status) == ("RATE_LIMITED", 429)), "{told:?}");
+        assert_eq!(claims(&reader(&lab)).len(), 1, "round {round}");
+        let gone = match what {
+            "holds" => lab.door("host").delete(&format!("/v1/holds/{}", text(&made[0].body["hold"]["id"]))),
+            _ => door.delete(&path(&made[0].body["booking"])),
+        };
+        gone.expect(200);
+    }
 }
 
 #[test]
