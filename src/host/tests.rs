@@ -1,9 +1,18 @@
 //! A resource's actor dies: the others serve on, and what was in flight ends as the database says.
 
 mod at_once;
+mod auto_acquire;
+mod calendar_deaths;
+mod calendar_limits;
+mod calendar_races;
+mod calls;
 mod deaths;
+mod enforced;
 mod hand_over;
+mod holds;
 mod lab;
+mod monitor;
+mod no_show;
 mod order;
 mod races;
 mod returning;

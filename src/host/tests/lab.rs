@@ -239,9 +239,16 @@ impl Lab {
 
     /// Keeps every commit waiting until it is dropped.
     pub(super) fn hold_commits(&self) -> rusqlite::Connection {
-        let other = rusqlite::Connection::open(self.directory.path().join("berth.db")).unwrap();
+        let other = self.database();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         other
+    }
+
+    /// The database, past the node.
+    pub(super) fn database(&self) -> rusqlite::Connection {
+        let database = rusqlite::Connection::open(self.directory.path().join("berth.db")).unwrap();
+        database.busy_timeout(Duration::from_secs(5)).unwrap();
+        database
     }
 
     /// The kinds of all events so far.
@@ -272,8 +279,7 @@ impl Lab {
     }
 
     fn fault(&self, when: &str) -> Fault {
-        let database = rusqlite::Connection::open(self.directory.path().join("berth.db")).unwrap();
-        database.busy_timeout(Duration::from_secs(5)).unwrap();
+        let database = self.database();
         database.execute_batch(&format!("CREATE TRIGGER fault {when}")).unwrap();
         Fault { database }
     }
