@@ -74,7 +74,7 @@ impl Holding<'_> {
         let sent = self.clock.now().run;
         let body = RenewBody { ttl_ms: None, fence: Some(self.lease.fence), allow_shorter: self.allow_shorter };
         let renew = self.client.renew(&self.lease.id, &body);
-        let why = match tokio::time::timeout(self.deadline.left(sent).max(TRY_LEAST), renew).await {
+        let (topic, why) = match tokio::time::timeout(self.deadline.left(sent).max(TRY_LEAST), renew).await {
             Ok(Ok(renewed)) => {
                 self.deadline = sent + left(&renewed.lease);
                 self.lease = renewed.lease;
@@ -89,16 +89,17 @@ impl Holding<'_> {
             Ok(Err(ClientError::Refused(refusal))) if is_over(&refusal) => {
                 return Err(self.lost(refusal.message));
             }
-            Ok(Err(error)) => cause(&error),
-            Err(_) => "no answer in time".to_owned(),
+            Ok(Err(error)) => (topic(&error), cause(&error)),
+            Err(_) => (None, "no answer in time".to_owned()),
         };
         let left = self.deadline.left(self.clock.now().run);
         if left.is_zero() {
             return Err(self.lost(format!("its deadline has passed and no renew was answered ({why})")));
         }
-        if self.troubled.as_ref() != Some(&why) {
+        let trouble = topic.unwrap_or_else(|| why.clone());
+        if self.troubled.as_ref() != Some(&trouble) {
             output.talk(&format!("lease {} is not renewed yet ({why}); trying again", self.lease.id));
-            self.troubled = Some(why);
+            self.troubled = Some(trouble);
         }
         Ok(self.pace.pause.min(self.third() / 3).min(left))
     }
@@ -130,6 +131,14 @@ impl Holding<'_> {
             }
             tokio::time::sleep(self.pace.pause.min(bound)).await;
         }
+    }
+}
+
+/// What a trouble is known by: one whose words say how long something lasts is the same when it is asked again.
+fn topic(error: &ClientError) -> Option<String> {
+    match error {
+        ClientError::Refused(refusal) => Some(refusal.code.to_string()),
+        _ => None,
     }
 }
 
