@@ -133,6 +133,7 @@ impl Lab {
             calendar: &self.rules,
             holds_paused: false,
             fresh: None,
+            unsettled: &std::collections::BTreeSet::new(),
             rivals: Rivals::default(),
             now,
         };

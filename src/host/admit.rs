@@ -6,7 +6,8 @@ use super::desk::{DeskState, Note, OpKind, Watcher};
 use super::directory::{Choice, all_held};
 use super::message::{Asked, FirstGrant, Grant, Origin, Said};
 use super::open::OpenRequest;
-use crate::admission::resource::{Change, Command, Otherwise, Rejection};
+use super::read::grant;
+use crate::admission::resource::{Change, Command, Held, Otherwise, Rejection};
 use crate::admission::{Admitted, Attendance, Joined, Rank, RequestState, Speaker, Waiter};
 use crate::limits::WATCHERS_MAX;
 use crate::model::{Ask, Code, Door, Proposal, Refusal, RequestId, ResourceId, Selector, Target, WaitPolicy};
@@ -71,6 +72,11 @@ impl DeskState {
             Target::Resource(address) if ask.door == Door::Acquire => self.resolve(address).ok(),
             _ => None,
         };
+        if ask.wait == WaitPolicy::JoinWaitingRoom
+            && let Some(grant) = named.as_ref().and_then(|resource| self.given_by_booking(resource, &ask))
+        {
+            return self.say(reply, Ok(Asked::Granted(grant)));
+        }
         match self.ledger.admit(&ask, speaker, named.as_ref()) {
             Ok(Admitted::Replay(first)) => match self.open.get(&first).map(|open| open.wait) {
                 // It may come to stand in the waiting room, which its key does not stand for.
@@ -87,6 +93,15 @@ impl DeskState {
                 _ => self.say(reply, Err(refusal)),
             },
         }
+    }
+
+    /// The lease that a booking has given to one who asks again for a place in the waiting room: it waited for that.
+    fn given_by_booking(&self, resource: &ResourceId, ask: &Ask) -> Option<Grant> {
+        let entry = self.directory.get(resource)?;
+        let own = |held: &&Held| held.lease.holder == ask.requester && held.lease.mode == ask.mode;
+        let held = entry.state.held.iter().find(own)?;
+        let booked = !entry.state.calendar.fulfilled_by(&held.lease.id).is_empty();
+        booked.then(|| grant(held, &entry.spec.labels, self.clock.now()))
     }
 
     /// Refuses one who did not pass the checks. Nothing is stored of it but the event.

@@ -6,20 +6,20 @@ use ractor::RpcReplyPort;
 
 use super::calendar_index::{Countable, Counted};
 use super::desk::{DeskState, OpKind};
+use super::directory::Entry;
+use super::listing::{self, may_see, seen};
 use super::message::Said;
 use super::settle::refusal_of;
 use crate::admission::calendar::{
-    CalendarCommand, CalendarReply, HeldSlot, not_your_hold, other_slot, too_many_bookings, unknown_booking,
+    Calendar, CalendarCommand, CalendarReply, not_your_hold, other_slot, too_many_bookings, unknown_booking,
     unknown_hold,
 };
 use crate::admission::resource::{Command, Reply};
-use crate::clock::Now;
-use crate::limits::BOOKINGS_PAGE_MAX;
 use crate::model::{
-    Asker, BookingFilter, BookingId, Code, Cursor, HoldId, IdempotencyKey, Note, Refusal, Repeat, Requester,
-    ResourceAddress, ResourceId, Role, SeriesId, Slot, TokenHash,
+    Asker, BookingId, Code, HoldId, IdempotencyKey, Note, Refusal, Repeat, Requester, ResourceAddress, ResourceId,
+    Role, SeriesId, Slot, SlotLength, TokenHash,
 };
-use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall, HoldSeen};
+use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall};
 
 /// A command about a calendar, as long as it is out.
 pub(super) struct CalendarOp {
@@ -43,6 +43,11 @@ impl DeskState {
         let CalendarCall { asker, ask } = call;
         match self.begin_calendar(asker, ask) {
             Ok(Begun::Answer(answer)) => self.say(reply, Ok(answer)),
+            Ok(Begun::Look(look)) => {
+                let number = self.reporter.number();
+                // It may be long, and nobody else is to wait for it.
+                tokio::task::spawn_blocking(move || reply.send(Said { result: Ok(look()), number }));
+            }
             Ok(Begun::Pause { resource, by_gateway, paused }) => self.pause_holds(resource, by_gateway, paused, reply),
             Ok(Begun::Command { resource, command, counted, series }) => {
                 if let Some(counted) = &counted {
@@ -100,7 +105,10 @@ impl DeskState {
                 let booking = entry.and_then(|entry| entry.state.calendar.booking(&id)).cloned();
                 booking.map(|it| Begun::Answer(CalendarAnswer::Booking(it))).ok_or_else(|| unknown_booking(&id))
             }
-            CalendarAsk::Bookings { resource, filter, limit } => self.list(resource, &filter, limit),
+            CalendarAsk::Bookings { resource, filter, limit } => {
+                let calendars = self.calendars(resource)?;
+                Ok(Begun::Look(Box::new(move || listing::bookings(&calendars, &filter, limit))))
+            }
             CalendarAsk::OneHold(id) => {
                 let resource = self.resource_of_hold(&id)?;
                 let held = self.directory.get(&resource).and_then(|entry| entry.state.calendar.hold(&id));
@@ -110,7 +118,13 @@ impl DeskState {
                 }
                 Ok(Begun::Answer(CalendarAnswer::Hold(seen(held, self.clock.now()))))
             }
-            CalendarAsk::Holds(resource) => self.list_holds(&asker, resource),
+            CalendarAsk::Holds(_) if asker.role == Role::Viewer => {
+                Err(Refusal::new(Code::InsufficientPermissions, "a viewer sees no holds; ask an admin"))
+            }
+            CalendarAsk::Holds(resource) => {
+                let (calendars, now) = (self.calendars(Some(resource))?, self.clock.now());
+                Ok(Begun::Look(Box::new(move || listing::holds(&calendars, &asker, now))))
+            }
             CalendarAsk::PauseHolds { resource, paused } => {
                 if asker.role != Role::Admin {
                     let message = "only an admin may pause and resume holds";
@@ -135,16 +149,19 @@ impl DeskState {
             Some(repeat) => repeat.starts(slot.starts_at).map_err(|(field, why)| Refusal::bad_field(field, why))?,
             None => vec![slot.starts_at],
         };
-        let length = match (&repeat, slot.length) {
-            // Each occurrence lasts as long as the first.
-            (Some(_), crate::model::SlotLength::Until(ends_at)) => {
-                let width = Duration::try_from(ends_at.duration_since(slot.starts_at)).unwrap_or_default();
-                crate::model::SlotLength::Lasting(width)
+        // Each occurrence lasts as long as the first, which is named as the caller has named it.
+        let later = match slot.length {
+            SlotLength::Until(ends_at) => {
+                SlotLength::Lasting(Duration::try_from(ends_at.duration_since(slot.starts_at)).unwrap_or_default())
             }
-            (_, length) => length,
+            length => length,
         };
         let counted = Some(self.count_booking(&asker.requester)?);
-        let windows = starts.into_iter().map(|starts_at| (BookingId::generate(), Slot { starts_at, length })).collect();
+        let window = |(index, starts_at)| {
+            let length = if index == 0 { slot.length } else { later };
+            (BookingId::generate(), Slot { starts_at, length })
+        };
+        let windows = starts.into_iter().enumerate().map(window).collect();
         let series = repeat.map(|_| SeriesId::generate());
         let holder = asker.requester;
         let command = CalendarCommand::Book { holder, windows, series: series.clone(), note };
@@ -152,14 +169,14 @@ impl DeskState {
     }
 
     /// Whether one more booking is within bounds.
-    fn count_booking(&mut self, holder: &Requester) -> Result<Counted, Refusal> {
+    fn count_booking(&self, holder: &Requester) -> Result<Counted, Refusal> {
         let (full, counted) = self.one_more_booking(holder);
         if full { Err(too_many_bookings()) } else { Ok(counted) }
     }
 
-    fn one_more_booking(&mut self, holder: &Requester) -> (bool, Counted) {
+    fn one_more_booking(&self, holder: &Requester) -> (bool, Counted) {
         let most = self.rules.limits.bookings_per_principal;
-        let full = self.index.count(holder, Countable::Booking, self.clock.now().wall) >= most;
+        let full = self.index.count(holder, Countable::Booking, self.clock.now()) >= most;
         (full, Counted { holder: holder.clone(), what: Countable::Booking, key: None })
     }
 
@@ -175,7 +192,7 @@ impl DeskState {
     /// Whether one more hold is within bounds. Asking again under the key of an active one makes none, but it counts
     /// until that is certain: the hold may just be running out.
     fn count_hold(
-        &mut self,
+        &self,
         requester: &Requester,
         resource: &ResourceId,
         key: Option<&IdempotencyKey>,
@@ -185,8 +202,7 @@ impl DeskState {
             return Err(other_slot());
         }
         let most = self.rules.limits.holds_per_principal;
-        let now = self.clock.now().wall;
-        if known.is_none() && self.index.count(requester, Countable::Hold, now) >= most {
+        if known.is_none() && self.index.count(requester, Countable::Hold, self.clock.now()) >= most {
             let message = format!("you hold {most} slots, as many as one may; confirm or release some");
             return Err(Refusal::new(Code::RateLimited, message).retry_after(Duration::from_secs(60)));
         }
@@ -226,47 +242,14 @@ impl DeskState {
         self.index.of_hold(id).cloned().ok_or_else(|| unknown_hold(id))
     }
 
-    fn list(&self, resource: Option<ResourceId>, filter: &BookingFilter, limit: usize) -> Result<Begun, Refusal> {
-        let limit = limit.clamp(1, BOOKINGS_PAGE_MAX);
-        let longest = self.rules.calendar.max_duration.max(crate::limits::WINDOW_MAX);
-        let mut page = Vec::new();
+    /// The calendars of one resource or of all, as they are now: a copy costs nothing, and they are looked through
+    /// elsewhere.
+    fn calendars(&self, resource: Option<ResourceId>) -> Result<Vec<Calendar>, Refusal> {
+        let copy = |entry: &Entry| entry.state.calendar.clone();
         match resource {
-            Some(resource) => {
-                let resource = self.here(resource)?;
-                if let Some(entry) = self.directory.get(&resource) {
-                    page.extend(entry.state.calendar.list(filter, longest).take(limit + 1).cloned());
-                }
-            }
-            None => {
-                for entry in self.directory.iter().filter(|entry| !entry.state.calendar.is_empty()) {
-                    page.extend(entry.state.calendar.list(filter, longest).take(limit + 1).cloned());
-                    if page.len() > 16 * limit {
-                        page.sort_by_key(|booking| Cursor::behind(booking));
-                        page.truncate(limit + 1);
-                    }
-                }
-                page.sort_by_key(|booking| Cursor::behind(booking));
-            }
+            Some(resource) => Ok(self.directory.get(&self.here(resource)?).map(copy).into_iter().collect()),
+            None => Ok(self.directory.iter().filter(|entry| !entry.state.calendar.is_empty()).map(copy).collect()),
         }
-        let more = page.len() > limit;
-        page.truncate(limit);
-        let next = page.last().filter(|_| more).map(|booking| Cursor::behind(booking));
-        Ok(Begun::Answer(CalendarAnswer::Bookings { bookings: page, next }))
-    }
-
-    fn list_holds(&self, asker: &Asker, resource: ResourceId) -> Result<Begun, Refusal> {
-        if asker.role == Role::Viewer {
-            return Err(Refusal::new(Code::InsufficientPermissions, "a viewer sees no holds; ask an admin"));
-        }
-        let resource = self.here(resource)?;
-        let now = self.clock.now();
-        let calendar = self.directory.get(&resource).map(|entry| &entry.state.calendar);
-        let holds = calendar.into_iter().flat_map(|calendar| calendar.holds());
-        let mut own: Vec<_> = holds.filter(|held| may_see(asker, &held.hold.holder)).collect();
-        own.sort_by_key(|held| std::cmp::Reverse(held.hold.created_at));
-        own.truncate(BOOKINGS_PAGE_MAX);
-        let holds = own.into_iter().map(|held| seen(held, now)).collect();
-        Ok(Begun::Answer(CalendarAnswer::Holds(holds)))
     }
 
     /// A command about a calendar is done.
@@ -284,7 +267,11 @@ impl DeskState {
             }
             Reply::Calendar(CalendarReply::Hold(held)) => Ok(CalendarAnswer::Hold(seen(&held, now))),
             Reply::Calendar(CalendarReply::Done) => match &op.command {
-                CalendarCommand::PauseHolds(paused) => Ok(CalendarAnswer::Paused(*paused)),
+                // Whether there can be new ones there now, for whatever reason.
+                CalendarCommand::PauseHolds(paused) => {
+                    let elsewhere = self.monitor.is_paused() || !self.rules.calendar.holds_enabled;
+                    Ok(CalendarAnswer::Paused(*paused || elsewhere))
+                }
                 _ => return,
             },
             reply => Err(refusal_of(reply)),
@@ -317,6 +304,7 @@ impl DeskState {
 /// What a call leads to.
 enum Begun {
     Answer(CalendarAnswer),
+    Look(Box<dyn FnOnce() -> CalendarAnswer + Send>),
     Pause { resource: Option<ResourceId>, by_gateway: bool, paused: bool },
     Command { resource: ResourceId, command: CalendarCommand, counted: Option<Counted>, series: Option<SeriesId> },
 }
@@ -325,15 +313,6 @@ impl Begun {
     fn command(resource: ResourceId, command: CalendarCommand) -> Self {
         Begun::Command { resource, command, counted: None, series: None }
     }
-}
-
-fn seen(held: &HeldSlot, now: Now) -> HoldSeen {
-    HoldSeen::new(&held.hold, held.ends(now))
-}
-
-/// Holds are seen by their owner and by admins only.
-fn may_see(asker: &Asker, holder: &Requester) -> bool {
-    asker.role == Role::Admin || (asker.role == Role::Agent && asker.owns(holder))
 }
 
 fn not_a_viewer(asker: &Asker, what: &str) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use jiff::Timestamp;
 
 use crate::admission::calendar::{Calendar, CalendarChange};
+use crate::clock::{Now, RunTime};
 use crate::limits::{CALENDAR_ARCHIVE_KEPT, CALENDAR_ARCHIVE_MAX};
 use crate::model::{
     Booking, BookingId, BookingStatus, Hold, HoldId, HoldStatus, IdempotencyKey, Requester, ResourceId, SeriesId,
@@ -24,8 +25,10 @@ pub(super) struct CalendarIndex {
     /// The keys of holds that are asked for, each on one resource only, and how often.
     asked_keys: HashMap<(Requester, IdempotencyKey), (ResourceId, usize)>,
     owners: HashMap<Requester, Owned>,
-    /// Everything that is over or will be, by when.
-    over: BTreeSet<(Timestamp, Item)>,
+    /// The bookings by when they are over, now or some day.
+    over_bookings: BTreeSet<(Timestamp, BookingId)>,
+    /// The holds that are over, by when.
+    over_holds: BTreeSet<(Timestamp, HoldId)>,
 }
 
 #[derive(Debug)]
@@ -42,6 +45,7 @@ struct BookingPlace {
 struct HoldPlace {
     resource: ResourceId,
     over_at: Option<Timestamp>,
+    deadline: RunTime,
     holder: Requester,
     key: Option<IdempotencyKey>,
 }
@@ -53,12 +57,6 @@ enum Group {
     Series(SeriesId),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Item {
-    Booking(BookingId),
-    Hold(HoldId),
-}
-
 /// What one principal has, with its sub-requesters.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(PartialEq))]
@@ -66,7 +64,7 @@ struct Owned {
     /// When the last scheduled one of each group ends.
     last_end: BTreeSet<(Timestamp, Group)>,
     ends: HashMap<Group, BTreeSet<(Timestamp, BookingId)>>,
-    active_holds: usize,
+    active_holds: BTreeSet<(RunTime, HoldId)>,
     /// Asked for and not answered.
     asked: [usize; 2],
 }
@@ -111,14 +109,14 @@ impl CalendarIndex {
     }
 
     /// How many a principal has, those included that it has asked for: scheduled bookings that are not over, a series
-    /// counted as one, or active holds.
-    pub(super) fn count(&mut self, owner: &Requester, what: Countable, now: Timestamp) -> usize {
-        let Some(owned) = self.owners.get_mut(&owner.owner()) else { return 0 };
-        let asked = owned.asked[what as usize];
-        match what {
-            Countable::Booking => owned.last_end.iter().rev().take_while(|(ends_at, _)| *ends_at > now).count() + asked,
-            Countable::Hold => owned.active_holds + asked,
-        }
+    /// counted as one, or active holds. What has run out does not count, whether that is written or not.
+    pub(super) fn count(&self, owner: &Requester, what: Countable, now: Now) -> usize {
+        let Some(owned) = self.owners.get(&owner.owner()) else { return 0 };
+        let there = match what {
+            Countable::Booking => owned.last_end.iter().rev().take_while(|(ends_at, _)| *ends_at > now.wall).count(),
+            Countable::Hold => owned.active_holds.iter().rev().take_while(|(at, _)| *at > now.run).count(),
+        };
+        there + owned.asked[what as usize]
     }
 
     /// One is asked for.
@@ -151,7 +149,7 @@ impl CalendarIndex {
     pub(super) fn take(&mut self, change: &CalendarChange) {
         match change {
             CalendarChange::Booking { booking, .. } => self.put_booking(booking),
-            CalendarChange::Hold { hold, .. } => self.put_hold(hold),
+            CalendarChange::Hold { hold, deadline, .. } => self.put_hold(hold, *deadline),
             CalendarChange::Forgotten { bookings, holds } => {
                 bookings.iter().for_each(|id| self.drop_booking(id));
                 holds.iter().for_each(|id| self.drop_hold(id));
@@ -163,7 +161,7 @@ impl CalendarIndex {
     /// Takes a whole calendar in.
     pub(super) fn add(&mut self, calendar: &Calendar) {
         calendar.bookings().for_each(|booking| self.put_booking(booking));
-        calendar.holds().for_each(|held| self.put_hold(&held.hold));
+        calendar.holds().for_each(|held| self.put_hold(&held.hold, held.deadline));
     }
 
     /// Takes a whole calendar out.
@@ -172,28 +170,17 @@ impl CalendarIndex {
         calendar.holds().for_each(|held| self.drop_hold(&held.hold.id));
     }
 
-    /// What has been over for too long, or is too much, by its resource; the oldest first.
+    /// What has been over for too long, or is too much of its kind, by its resource; the oldest first.
     pub(super) fn to_forget(&self, now: Timestamp) -> HashMap<ResourceId, (Vec<BookingId>, Vec<HoldId>)> {
-        let old = now.checked_sub(CALENDAR_ARCHIVE_KEPT).unwrap_or(Timestamp::MIN);
-        // How many are over is counted only where there can be too many.
-        let over = || self.over.iter().take_while(|(at, _)| *at <= now).count();
-        let too_many = if self.over.len() > 2 * CALENDAR_ARCHIVE_MAX {
-            over().saturating_sub(2 * CALENDAR_ARCHIVE_MAX)
-        } else {
-            0
-        };
         let mut found: HashMap<ResourceId, (Vec<BookingId>, Vec<HoldId>)> = HashMap::new();
-        let due = self.over.iter().enumerate().take_while(|(index, (at, _))| *index < too_many || *at <= old);
-        for (_, (_, item)) in due.take(FORGOTTEN_AT_ONCE_MAX) {
-            let resource = match item {
-                Item::Booking(id) => self.of_booking(id),
-                Item::Hold(id) => self.of_hold(id),
-            };
-            let Some(resource) = resource else { continue };
-            let (bookings, holds) = found.entry(resource.clone()).or_default();
-            match item {
-                Item::Booking(id) => bookings.push(id.clone()),
-                Item::Hold(id) => holds.push(id.clone()),
+        for id in surplus(&self.over_bookings, now) {
+            if let Some(resource) = self.of_booking(id) {
+                found.entry(resource.clone()).or_default().0.push(id.clone());
+            }
+        }
+        for id in surplus(&self.over_holds, now) {
+            if let Some(resource) = self.of_hold(id) {
+                found.entry(resource.clone()).or_default().1.push(id.clone());
             }
         }
         found
@@ -225,14 +212,14 @@ impl CalendarIndex {
                 ends.insert((*ends_at, booking.id.clone()));
             });
         }
-        self.over.insert((over_at, Item::Booking(booking.id.clone())));
+        self.over_bookings.insert((over_at, booking.id.clone()));
         let place = BookingPlace { resource: booking.resource_id.clone(), over_at, counts };
         self.bookings.insert(booking.id.clone(), place);
     }
 
     fn drop_booking(&mut self, id: &BookingId) {
         let Some(place) = self.bookings.remove(id) else { return };
-        self.over.remove(&(place.over_at, Item::Booking(id.clone())));
+        self.over_bookings.remove(&(place.over_at, id.clone()));
         if let Some((owner, group, ends_at)) = place.counts {
             if let Some(owned) = self.owners.get_mut(&owner) {
                 owned.change(&group, |ends| {
@@ -243,21 +230,23 @@ impl CalendarIndex {
         }
     }
 
-    fn put_hold(&mut self, hold: &Hold) {
+    fn put_hold(&mut self, hold: &Hold, deadline: RunTime) {
         self.drop_hold(&hold.id);
         let active = hold.status == HoldStatus::Active;
         if active {
-            self.owners.entry(hold.holder.owner()).or_default().active_holds += 1;
+            let owned = self.owners.entry(hold.holder.owner()).or_default();
+            owned.active_holds.insert((deadline, hold.id.clone()));
             if let Some(key) = &hold.key {
                 self.keys.insert((hold.holder.clone(), key.clone()), hold.id.clone());
             }
         }
         if let Some(at) = hold.settled_at {
-            self.over.insert((at, Item::Hold(hold.id.clone())));
+            self.over_holds.insert((at, hold.id.clone()));
         }
         let place = HoldPlace {
             resource: hold.resource_id.clone(),
             over_at: hold.settled_at,
+            deadline,
             holder: hold.holder.clone(),
             key: hold.key.clone(),
         };
@@ -267,10 +256,10 @@ impl CalendarIndex {
     fn drop_hold(&mut self, id: &HoldId) {
         let Some(place) = self.holds.remove(id) else { return };
         match place.over_at {
-            Some(at) => drop(self.over.remove(&(at, Item::Hold(id.clone())))),
+            Some(at) => drop(self.over_holds.remove(&(at, id.clone()))),
             None => {
                 if let Some(owned) = self.owners.get_mut(&place.holder.owner()) {
-                    owned.active_holds -= 1;
+                    owned.active_holds.remove(&(place.deadline, id.clone()));
                 }
                 if let Some(key) = place.key.map(|key| (place.holder.clone(), key))
                     && self.keys.get(&key) == Some(id)
@@ -304,6 +293,16 @@ impl Owned {
     }
 
     fn is_empty(&self) -> bool {
-        self.ends.is_empty() && self.active_holds == 0 && self.asked == [0, 0]
+        self.ends.is_empty() && self.active_holds.is_empty() && self.asked == [0, 0]
     }
+}
+
+/// The oldest that are over and have been so for too long, or are more than there may be.
+fn surplus<T>(by_end: &BTreeSet<(Timestamp, T)>, now: Timestamp) -> impl Iterator<Item = &T> {
+    let old = now.checked_sub(CALENDAR_ARCHIVE_KEPT).unwrap_or(Timestamp::MIN);
+    // How many are over is counted only where there can be too many.
+    let over = || by_end.iter().take_while(|(at, _)| *at <= now).count();
+    let too_many = if by_end.len() > CALENDAR_ARCHIVE_MAX { over().saturating_sub(CALENDAR_ARCHIVE_MAX) } else { 0 };
+    let due = by_end.iter().enumerate().take_while(move |(index, (at, _))| *index < too_many || *at <= old);
+    due.take(FORGOTTEN_AT_ONCE_MAX).map(|(_, (_, id))| id)
 }

@@ -272,7 +272,7 @@ pub enum DeskMessage {
     /// Something about bookings and holds.
     Calendar(Box<CalendarCall>, RpcReplyPort<Said<CalendarAnswer>>),
     /// Ask the database now for what must not be.
-    Check(RpcReplyPort<Findings>),
+    Check(RpcReplyPort<Result<Findings, Refusal>>),
     /// What makes the node unfit to be called ready, in words.
     Complaints(RpcReplyPort<Vec<String>>),
     /// A request, as soon as there is an answer.

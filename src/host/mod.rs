@@ -10,6 +10,7 @@ mod calendar_index;
 pub mod desk;
 mod directory;
 mod drift;
+mod listing;
 pub mod message;
 mod monitor;
 mod offers;
@@ -102,8 +103,8 @@ pub struct Host {
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
     let now = clock.now();
-    let (store, events, invariants, mut loaded, store_end) = Store::open(&database, now)?;
-    let monitor = Monitor::new(invariants, loaded.holds_paused.as_deref(), std::mem::take(&mut loaded.violations));
+    let (store, events, invariants, loaded, store_end) = Store::open(&database, now)?;
+    let monitor = Monitor::new(invariants, loaded.holds_paused.as_deref(), loaded.violations.clone());
     let incarnation = loaded.incarnation;
     let mut restoring = Restoring::begin(resources, loaded, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);

@@ -31,11 +31,13 @@ pub(super) struct Monitor {
     found: Vec<Violation>,
     /// What of that has been told.
     told: Vec<Violation>,
+    /// True when the last look has failed.
+    blind: bool,
     /// True while the database is being asked.
     asking: bool,
     next: RunTime,
     /// Those who asked for the findings, in this look and in the next.
-    curious: [Vec<RpcReplyPort<Findings>>; 2],
+    curious: [Vec<RpcReplyPort<Result<Findings, Refusal>>>; 2],
     /// Resumes that wait for a look to find nothing.
     resumes: [Vec<Resume>; 2],
 }
@@ -62,6 +64,7 @@ impl Monitor {
             paused,
             found,
             told: Vec::new(),
+            blind: false,
             asking: false,
             next: RunTime::default(),
             curious: Default::default(),
@@ -92,6 +95,9 @@ impl Monitor {
     /// What keeps the node from being called ready.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut complaints: Vec<String> = self.found.iter().take(TOLD_MAX).map(said).collect();
+        if self.blind {
+            complaints.push("the database could not be asked for what must not be".to_owned());
+        }
         let mut gone = self.paused.iter().filter(|why| is_fault(why));
         if let Some(why) = gone.next().filter(|_| complaints.is_empty()) {
             complaints.push(format!("{why}; it is gone, and new holds wait for `berth holds resume`"));
@@ -126,7 +132,7 @@ impl DeskState {
     }
 
     /// Somebody wants to know what the database holds now.
-    pub(super) fn check(&mut self, reply: RpcReplyPort<Findings>) {
+    pub(super) fn check(&mut self, reply: RpcReplyPort<Result<Findings, Refusal>>) {
         let late = usize::from(self.monitor.asking);
         self.monitor.curious[late].push(reply);
         self.ask_database();
@@ -154,7 +160,7 @@ impl DeskState {
     pub(super) fn checked(&mut self, found: Result<Vec<Violation>, ReadError>) {
         self.monitor.asking = false;
         self.monitor.next = self.clock.now().run + self.rules.calendar.check_interval;
-        match found {
+        let looked = match found {
             Ok(found) => {
                 self.monitor.told.retain(|it| found.contains(it));
                 let untold = found.iter().filter(|it| !self.monitor.told.contains(it));
@@ -162,16 +168,23 @@ impl DeskState {
                 self.monitor.told.extend(new.iter().cloned());
                 self.monitor.found = found;
                 self.tell_violations(&new);
+                Ok(self.monitor.findings())
             }
-            // What was known stays; the next look may go better.
-            Err(error) => tracing::error!(%error, "the database could not be asked for what must not be"),
-        }
-        let findings = self.monitor.findings();
+            // What was known stays; the next look may go better. Nobody is told that all is well meanwhile.
+            Err(error) => {
+                tracing::error!(%error, "the database could not be asked for what must not be");
+                Err(Refusal::internal("the database could not be asked for what must not be"))
+            }
+        };
+        self.monitor.blind = looked.is_err();
         for reply in std::mem::take(&mut self.monitor.curious[0]) {
-            let _ = reply.send(findings.clone());
+            let _ = reply.send(looked.clone());
         }
         for resume in std::mem::take(&mut self.monitor.resumes[0]) {
-            self.resume(resume);
+            match &looked {
+                Ok(_) => self.resume(resume),
+                Err(refusal) => self.say(resume.reply, Err(refusal.clone())),
+            }
         }
         self.monitor.curious.swap(0, 1);
         self.monitor.resumes.swap(0, 1);

@@ -1,5 +1,7 @@
 //! The pool of those who wait by selector, and the resources that have room: who is first for whom.
 
+use std::collections::BTreeSet;
+
 use super::desk::{DeskState, Note};
 use super::directory::{Choice, Entry};
 use super::open::Stage;
@@ -74,7 +76,8 @@ impl DeskState {
     fn first_of_pool(&self, entry: &Entry, mode: Mode, returning: bool) -> Option<&Waiter> {
         // Whom a booking stops, stops nobody.
         let now = self.clock.now().wall;
-        let admits = |waiter: &Waiter| entry.state.admits(&entry.spec, &waiter.proposal, now);
+        let doors = entry.state.doors(&entry.spec, now);
+        let admits = |waiter: &Waiter| doors.admit(&entry.state.calendar, &waiter.proposal, now);
         let passes = |waiter: &Waiter| (!returning || waiter.returns.is_some()) && admits(waiter);
         self.pool.first(&entry.spec.labels, mode, passes)
     }
@@ -88,6 +91,7 @@ impl DeskState {
             calendar: &self.rules.calendar,
             holds_paused: false,
             fresh: None,
+            unsettled: &BTreeSet::new(),
             rivals: self.rivals(entry),
             now: self.clock.now(),
         };

@@ -6,19 +6,20 @@
 //! the outcome comes back as a message. Then the changes are applied and the desk is told of them, so that it applies them
 //! to what it knows. Whoever asked is answered by the desk, so what ended is known there before anybody hears of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::message::{DeskMessage, OpId, Settled};
-use crate::admission::calendar;
+use crate::admission::calendar::{self, BookingMove, CalendarChange};
 use crate::admission::resource::{
     Around, Change, Command, Decision, Departure, Fresh, Rejection, Reply, ResourceState, Rivals, apply, decide,
     withdrawn,
 };
 use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
-use crate::model::{Code, LeaseId, Refusal, RequestId, ResourceSpec};
+use crate::model::{BookingId, BookingPolicy, Code, LeaseId, Refusal, RequestId, ResourceSpec};
 use crate::store::{Batch, CommitError, Store};
 
 /// The actor; what it is comes with [`ResourceArguments`].
@@ -38,7 +39,7 @@ pub(super) enum ResourceMessage {
 }
 
 /// A command, and what it is decided by beside the resource's own state.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) op: OpId,
     pub(super) command: Command,
@@ -62,6 +63,8 @@ pub(super) struct ResourceActorState {
     around: ResourceArguments,
     /// The batch that is out. Until its outcome is back, `around.state` stays as it is.
     out: Option<Out>,
+    /// Bookings that the database has refused to settle, until something changes about them.
+    unsettled: BTreeSet<BookingId>,
 }
 
 /// What is to be done when the batch that is out is durable.
@@ -72,6 +75,8 @@ struct Out {
     offered: Option<Box<Waiter>>,
     /// True when the hand-over has been taken out of it, because the database refused that.
     without_hand_over: bool,
+    /// The command, where bookings are settled with it.
+    order: Option<Box<Order>>,
 }
 
 impl Actor for Resource {
@@ -84,7 +89,7 @@ impl Actor for Resource {
         _myself: ActorRef<ResourceMessage>,
         around: ResourceArguments,
     ) -> Result<ResourceActorState, ActorProcessingErr> {
-        Ok(ResourceActorState { around, out: None })
+        Ok(ResourceActorState { around, out: None, unsettled: BTreeSet::new() })
     }
 
     async fn handle(
@@ -104,7 +109,19 @@ impl Actor for Resource {
 }
 
 impl ResourceActorState {
-    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, Order { op, command, rivals, holds_paused }: Order) {
+    fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, order: Order) {
+        let settles = self.around.spec.bookings != BookingPolicy::default();
+        let kept = settles.then(|| Box::new(order.clone()));
+        let (op, offered, decision) = self.decide(order);
+        if decision.changes.iter().any(Change::is_durable) {
+            self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: kept });
+        } else {
+            self.finish(op, decision, false);
+        }
+    }
+
+    fn decide(&self, order: Order) -> (OpId, Option<Box<Waiter>>, Decision) {
+        let Order { op, command, rivals, holds_paused } = order;
         let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
         let around = Around {
             spec: &self.around.spec,
@@ -113,16 +130,12 @@ impl ResourceActorState {
             calendar: &self.around.rules.calendar,
             holds_paused,
             fresh: Some(&fresh),
+            unsettled: &self.unsettled,
             rivals,
             now: self.around.clock.now(),
         };
         let offered = if let Command::Offer { waiter } = &command { Some(waiter.clone()) } else { None };
-        let decision = decide(&self.around.state, &around, command);
-        if decision.changes.iter().any(Change::is_durable) {
-            self.commit(myself, Out { op, decision, offered, without_hand_over: false });
-        } else {
-            self.finish(op, decision, false);
-        }
+        (op, offered, decide(&self.around.state, &around, command))
     }
 
     fn commit(&mut self, myself: &ActorRef<ResourceMessage>, out: Out) {
@@ -141,14 +154,44 @@ impl ResourceActorState {
     }
 
     fn committed(&mut self, myself: &ActorRef<ResourceMessage>, outcome: Result<(), CommitError>) {
-        let Some(Out { op, decision, offered, without_hand_over }) = self.out.take() else { return };
+        let Some(Out { op, decision, offered, without_hand_over, order }) = self.out.take() else { return };
+        match (outcome, order) {
+            (Ok(()), _) => self.finish(op, decision, without_hand_over),
+            (Err(CommitError::Constraint(detail)), Some(order)) if settles_a_booking(&decision) => {
+                self.leave_unsettled(myself, &decision, *order, detail);
+            }
+            (outcome, _) => {
+                self.refused(myself, Out { op, decision, offered, without_hand_over, order: None }, outcome)
+            }
+        }
+    }
+
+    /// The database holds something that no booking can be settled beside. Those that were to be are left as they are, and
+    /// the command is carried out without: it must not suffer from what is wrong with them.
+    fn leave_unsettled(
+        &mut self,
+        myself: &ActorRef<ResourceMessage>,
+        decision: &Decision,
+        order: Order,
+        detail: String,
+    ) {
+        let resource = &self.around.spec.id;
+        tracing::error!(%resource, detail, "the database refused to settle a booking; it is left as it is");
+        self.unsettled.extend(decision.changes.iter().filter_map(settled_booking).cloned());
+        let (op, offered, mut decision) = self.decide(order);
+        decision.changes.push(Change::Violated { detail });
+        self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: None });
+    }
+
+    fn refused(&mut self, myself: &ActorRef<ResourceMessage>, out: Out, outcome: Result<(), CommitError>) {
+        let Out { op, decision, offered, without_hand_over, .. } = out;
         match outcome {
             Ok(()) => self.finish(op, decision, without_hand_over),
             Err(CommitError::Constraint(detail))
                 if !without_hand_over && decision.handed_over_from < decision.changes.len() =>
             {
                 let decision = self.without_hand_over(decision, offered.as_deref(), detail);
-                self.commit(myself, Out { op, decision, offered, without_hand_over: true });
+                self.commit(myself, Out { op, decision, offered, without_hand_over: true, order: None });
             }
             Err(error) => {
                 let repeats = error.repeats().map(|code| calendar::guarded(code, &self.around.spec.id));
@@ -208,6 +251,9 @@ impl ResourceActorState {
 
     fn finish(&mut self, op: OpId, decision: Decision, failed: bool) {
         for change in &decision.changes {
+            if let Change::Calendar(CalendarChange::Booking { booking, .. }) = change {
+                self.unsettled.remove(&booking.id);
+            }
             apply(&mut self.around.state, change.clone());
         }
         self.settle(op, decision, failed);
@@ -220,6 +266,21 @@ impl ResourceActorState {
         // A desk that is gone takes the whole node with it.
         let _ = self.around.desk.cast(DeskMessage::Settled(Box::new(settled)));
     }
+}
+
+/// The booking that a change settles: its time has come.
+fn settled_booking(change: &Change) -> Option<&BookingId> {
+    match change {
+        Change::Calendar(CalendarChange::Booking {
+            booking,
+            what: BookingMove::Fulfilled | BookingMove::Missed(_),
+        }) => Some(&booking.id),
+        _ => None,
+    }
+}
+
+fn settles_a_booking(decision: &Decision) -> bool {
+    decision.changes.iter().any(|change| settled_booking(change).is_some())
 }
 
 /// `QUEUE_FULL` for a resource that is asked faster than it can commit.

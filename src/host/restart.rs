@@ -21,7 +21,7 @@ use crate::admission::{Ledger, Requests, Rules};
 use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
 use crate::model::time::remaining;
-use crate::model::{BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceId, ResourceSpec};
+use crate::model::{BookingId, BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceId, ResourceSpec};
 use crate::store::{Loaded, StoredOutcome, StoredRequest, StoredResource};
 
 /// The first admission after a start is reserved at least so long: whoever is admitted may not have noticed yet that the
@@ -110,6 +110,10 @@ impl Restoring {
         let mut freed = Vec::new();
         for (spec, _, state) in &mut resources {
             let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
+            // Beside what must not be, the database lets no booking be settled; that waits for the repair.
+            let damaged = loaded.violations.iter().any(|violation| violation.resource == spec.id);
+            let bookings = state.calendar.bookings().filter(|_| damaged).map(|booking| booking.id.clone());
+            let unsettled: BTreeSet<BookingId> = bookings.collect();
             let around = Around {
                 spec,
                 rules: &rules.waiting,
@@ -117,6 +121,7 @@ impl Restoring {
                 calendar: &rules.calendar,
                 holds_paused: false,
                 fresh: Some(&fresh),
+                unsettled: &unsettled,
                 rivals: Default::default(),
                 now,
             };

@@ -40,8 +40,14 @@ impl<N: Clone + Ord + Hash, T: Copy + Ord> Schedule<N, T> {
 
     /// Takes out every name whose instant has come.
     pub(super) fn due(&mut self, now: T) -> Vec<N> {
+        self.due_up_to(now, usize::MAX)
+    }
+
+    /// The same, but at most so many; the rest stays due.
+    pub(super) fn due_up_to(&mut self, now: T, most: usize) -> Vec<N> {
         let mut due = Vec::new();
-        while let Some((at, _)) = self.by_time.first()
+        while due.len() < most
+            && let Some((at, _)) = self.by_time.first()
             && *at <= now
         {
             let (_, name) = self.by_time.pop_first().expect("the first is there");

@@ -47,6 +47,7 @@ impl DeskState {
         let mut holders_changed = false;
         for change in changes {
             if change.is_durable()
+                && !matches!(change, Change::Violated { .. })
                 && let Some(entry) = self.directory.get_mut(resource)
             {
                 entry.paused = false;
@@ -327,7 +328,7 @@ impl DeskState {
         let next = if let Reply::Refused(refusal) = reply {
             let pause = pause_after(entry.wake_failures);
             entry.wake_failures += 1;
-            tracing::warn!(%resource, %refusal, ?pause, "an expiry was not written; it is tried again");
+            tracing::warn!(%resource, %refusal, ?pause, "what time has done was not written; it is tried again");
             if let Some(since) = edge_since {
                 entry.edges_until = entry.edges_until.min(since);
                 return self.edges.set(resource, Some(crate::model::time::later(wall, pause)));

@@ -9,6 +9,7 @@ use super::directory::{Entry, Life};
 use super::message::DeskMessage;
 use crate::admission::resource::Command;
 use crate::clock::{Now, RunTime};
+use crate::limits::STORE_GROUP_MAX;
 use crate::model::ResourceId;
 
 /// An idle resource's actor is retired after this long; the next command starts it anew.
@@ -26,7 +27,8 @@ impl DeskState {
         for resource in self.schedule.due(now.run) {
             self.send(&resource, OpKind::Wake, Command::Wake);
         }
-        for resource in self.edges.due(now.wall) {
+        // Calendars are aligned: a whole lab may have one edge. The rest comes with the next tick, at once.
+        for resource in self.edges.due_up_to(now.wall, STORE_GROUP_MAX) {
             let Some(entry) = self.directory.get_mut(&resource) else { continue };
             let since = std::mem::replace(&mut entry.edges_until, now.wall);
             self.send(&resource, OpKind::Edge { since }, Command::Edge);
@@ -44,11 +46,11 @@ impl DeskState {
             self.retire_at = now.run + RESIDENCY / 4;
             self.retire(now.run);
             self.forget_old_requests(now.run);
-            self.forget_old_bookings();
         }
         if now.run >= self.prune_at {
             // At most 10 000 go at once, so a busy node needs it often; where nothing is old it is one look.
             self.prune_at = now.run + TICK_MAX;
+            self.forget_old_bookings();
             let events = &self.rules.events;
             let before = now.wall.checked_sub(events.retention).unwrap_or(Timestamp::MIN);
             self.store.prune_events(before, events.count_max);

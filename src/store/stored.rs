@@ -22,7 +22,7 @@ pub struct Loaded {
     /// Requests, in the order in which they or their leases ended; open ones, and those whose lease is active, come
     /// last.
     pub requests: Vec<StoredRequest>,
-    /// Why no new holds are made on the whole node: `admin`, or what the node has found; none when they are made.
+    /// Why no new holds are made on the whole node, a reason on each line; none when they are made.
     pub holds_paused: Option<String>,
     /// What must not be and is there nevertheless.
     pub violations: Vec<Violation>,

@@ -24,9 +24,7 @@ pub(super) fn book(
 ) -> Decided {
     let now = around.now.wall;
     if !calendar.has_room_for(windows.len(), around.rules.bookings_max, now) {
-        let most = around.rules.bookings_max;
-        let message = format!("{} has {most} bookings and holds, as many as there may be", around.resource);
-        return Err(Refusal::new(Code::RateLimited, message).retry_after(std::time::Duration::from_secs(60)));
+        return Err(full(around));
     }
     let mut after = calendar.clone();
     let mut changes = Vec::new();
@@ -37,7 +35,7 @@ pub(super) fn book(
             // Of a booking that is not there yet nobody has heard.
             let with_itself = booked.iter().any(|booked: &Arc<Booking>| booked.window.overlaps(&window));
             let why = "an occurrence would reach into the next; let it last shorter";
-            if with_itself { Refusal::bad_field(slot.length.field(), why) } else { refusal }
+            if with_itself { Refusal::bad_field(windows[0].1.length.field(), why) } else { refusal }
         })?;
         let from = changes.len();
         if let Some(own) = own_hold {
@@ -175,17 +173,20 @@ pub(super) fn window(slot: Slot, around: &Around<'_>) -> Result<Window, Refusal>
 
 /// The same, wherever it starts.
 fn unstarted(slot: Slot, around: &Around<'_>) -> Result<Window, Refusal> {
-    let field = slot.length.field();
+    let (field, most) = (slot.length.field(), around.rules.max_duration);
+    let too_long = || {
+        let most = written(most);
+        Refusal::bad_field(field, format!("a window lasts at most {most} here (bookings.max_duration)"))
+    };
     let ends_at = match slot.length {
+        SlotLength::Lasting(width) if width > most => return Err(too_long()),
         SlotLength::Lasting(width) => slot.starts_at.checked_add(width).ok(),
         SlotLength::Until(ends_at) => Some(ends_at),
     };
     let empty = || Refusal::bad_field(field, "leaves an empty window; let it end after it starts");
     let window = ends_at.and_then(|ends_at| Window::new(slot.starts_at, ends_at)).ok_or_else(empty)?;
-    let most = around.rules.max_duration;
     if window.width() > most {
-        let most = written(most);
-        return Err(Refusal::bad_field(field, format!("a window lasts at most {most} here (bookings.max_duration)")));
+        return Err(too_long());
     }
     if window.ends_at() > later(around.now.wall, around.rules.horizon) {
         let most = written(around.rules.horizon);
@@ -224,6 +225,13 @@ fn free_for(
 
 fn is_exactly(starts_at: Timestamp, claim: &Claim, window: Window) -> bool {
     starts_at == window.starts_at() && claim.ends_at == window.ends_at()
+}
+
+/// `RATE_LIMITED` for a resource whose calendar is full.
+pub(super) fn full(around: &Around<'_>) -> Refusal {
+    let most = around.rules.bookings_max;
+    let message = format!("{} has {most} bookings and holds, as many as there may be", around.resource);
+    Refusal::new(Code::RateLimited, message).retry_after(std::time::Duration::from_secs(60))
 }
 
 fn booking_conflict(resource: &ResourceId, id: &BookingId) -> Refusal {

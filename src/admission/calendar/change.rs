@@ -126,6 +126,7 @@ impl Calendar {
         if let (true, Some(lease)) = (booking.claims, &booking.lease_id) {
             self.leases.insert((lease.clone(), booking.id.clone()));
         }
+        self.longest = self.longest.max(booking.window.width());
         self.starts.insert(booking.id.clone(), starts_at);
         self.bookings.insert((starts_at, booking.id.clone()), booking);
     }
@@ -170,22 +171,23 @@ impl Calendar {
         }
     }
 
-    /// What a damaged database holds twice is kept once; its monitor finds it there.
     fn claim(&mut self, window: Window, claim: Claim) {
-        self.claims.insert(window.starts_at(), claim);
+        let starts_at = window.starts_at();
+        if let Some(former) = self.claims.insert(starts_at, claim) {
+            self.displaced.push_back((starts_at, former));
+        }
     }
 
     fn unclaim(&mut self, starts_at: Timestamp, of: &ClaimOf) {
-        if self.claims.get(&starts_at).is_none_or(|claim| claim.of != *of) {
-            return;
-        }
-        self.claims.remove(&starts_at);
-        // With one of the two gone, the other has the slot.
-        let same = self.starting_from(starts_at).take_while(|booking| booking.window.starts_at() == starts_at);
-        let twin = same.filter(|booking| booking.claims).last().cloned();
-        if let Some(twin) = twin {
-            let of = ClaimOf::Booking(twin.id.clone());
-            self.claim(twin.window, Claim { ends_at: twin.window.ends_at(), holder: twin.holder.clone(), of });
+        let of_slot = |(at, _): &(Timestamp, Claim)| *at == starts_at;
+        if self.claims.get(&starts_at).is_some_and(|claim| claim.of == *of) {
+            self.claims.remove(&starts_at);
+            if let Some(index) = self.displaced.iter().rposition(of_slot) {
+                let (_, other) = self.displaced.remove(index);
+                self.claims.insert(starts_at, other);
+            }
+        } else {
+            self.displaced.retain(|(at, claim)| *at != starts_at || claim.of != *of);
         }
     }
 }

@@ -39,8 +39,11 @@ pub(super) fn hold(calendar: &Calendar, around: &Around<'_>, wanted: Wanted) -> 
     if !rules.holds_enabled || around.holds_paused || calendar.holds_paused {
         return Err(holds_are_paused());
     }
-    if calendar.claims_over(window).next().is_some() || !calendar.has_room_for(1, rules.bookings_max, around.now.wall) {
+    if calendar.claims_over(window).next().is_some() {
         return Err(hold_conflict());
+    }
+    if !calendar.has_room_for(1, rules.bookings_max, around.now.wall) {
+        return Err(super::book::full(around));
     }
     let hold = Arc::new(Hold {
         id,

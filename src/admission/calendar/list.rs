@@ -8,14 +8,10 @@ use super::Calendar;
 use crate::model::{Booking, BookingFilter, BookingId, Cursor};
 
 impl Calendar {
-    /// The bookings that a filter wants, in the order of their windows. With `longest`, the longest window there may be,
-    /// nothing is looked at that ends before the filter begins.
-    pub fn list<'a>(
-        &'a self,
-        filter: &'a BookingFilter,
-        longest: std::time::Duration,
-    ) -> impl Iterator<Item = &'a Arc<Booking>> {
-        let first = filter.from.map(|from| from.checked_sub(longest).unwrap_or(Timestamp::MIN));
+    /// The bookings that a filter wants, in the order of their windows.
+    pub fn list<'a>(&'a self, filter: &'a BookingFilter) -> impl Iterator<Item = &'a Arc<Booking>> {
+        // What starts so long before ends before the filter begins.
+        let first = filter.from.map(|from| from.checked_sub(self.longest).unwrap_or(Timestamp::MIN));
         let first = filter.after.as_ref().map(|after| after.starts_at()).max(first).unwrap_or(Timestamp::MIN);
         let ordered = self.starting_from(first).take_while(|it| filter.to.is_none_or(|to| it.window.starts_at() < to));
         let behind = |it: &&Arc<Booking>| filter.after.as_ref().is_none_or(|after| Cursor::behind(it) > *after);

@@ -1,7 +1,7 @@
 //! The calendar of one resource: bookings and holds, no two of which overlap (SPEC §5, §6).
 //!
 //! [`decide`] answers a command with changes and a reply and touches nothing; [`apply`] is the only way the calendar moves.
-//! What a booking means for leases is decided with the resource, by [`Calendar::room_for`].
+//! What a booking means for leases is decided with the resource, by [`Doors`].
 
 mod book;
 mod change;
@@ -15,7 +15,7 @@ mod room;
 use std::sync::Arc;
 use std::time::Duration;
 
-use imbl::{HashMap, OrdMap, OrdSet};
+use imbl::{HashMap, OrdMap, OrdSet, Vector};
 use jiff::Timestamp;
 
 pub use self::book::{not_your_booking, unknown_booking};
@@ -23,7 +23,7 @@ pub use self::change::{BookingMove, CalendarChange, HoldMove, Miss, apply};
 pub use self::guard::guarded;
 pub use self::hold::{hold_conflict, holds_are_paused, not_your_hold, other_slot, too_many_bookings, unknown_hold};
 pub use self::outcome::outcome;
-pub use self::room::{CUT_LEAST, Room};
+pub use self::room::{CUT_LEAST, Doors, Room};
 use super::CalendarRules;
 use crate::clock::{Now, RunTime};
 use crate::model::{
@@ -32,10 +32,14 @@ use crate::model::{
 };
 
 /// Who has which window of a resource. Its parts are shared by clones, so a copy costs nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Calendar {
     /// What nobody else can have, by its start; no two overlap.
     claims: OrdMap<Timestamp, Claim>,
+    /// What a damaged database holds of a slot beside that; when the one goes, the other has the slot.
+    displaced: Vector<(Timestamp, Claim)>,
+    /// The longest window that there has been.
+    longest: Duration,
     /// Every booking that is remembered, in the order of the windows.
     bookings: OrdMap<(Timestamp, BookingId), Arc<Booking>>,
     starts: HashMap<BookingId, Timestamp>,
@@ -50,6 +54,23 @@ pub struct Calendar {
     /// True when an operator, or the node itself, has stopped new holds here.
     pub holds_paused: bool,
 }
+
+/// Two calendars are equal that hold the same; one that has held a longer window before only looks further back.
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Self) -> bool {
+        self.claims == other.claims
+            && self.displaced == other.displaced
+            && self.bookings == other.bookings
+            && self.starts == other.starts
+            && self.leases == other.leases
+            && self.holds == other.holds
+            && self.deadlines == other.deadlines
+            && self.keys == other.keys
+            && self.holds_paused == other.holds_paused
+    }
+}
+
+impl Eq for Calendar {}
 
 /// A window that nobody else can have.
 #[derive(Debug, Clone, PartialEq, Eq)]

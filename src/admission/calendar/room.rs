@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Calendar, Claim, ClaimOf};
 use crate::model::time::{remaining, whole};
-use crate::model::{BookingMode, BookingPolicy, BookingStatus, Requester};
+use crate::model::{BookingMode, BookingPolicy, BookingStatus, Proposal, Requester};
 
 /// A lease that is cut to fit lasts at least so long.
 pub const CUT_LEAST: Duration = Duration::from_secs(1);
@@ -47,24 +47,55 @@ impl Room {
     }
 }
 
+/// What a calendar leaves of a resource at one instant, whoever asks. It is found once and asked for many.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Doors {
+    /// Whose window it is, where that stops others, and until when.
+    closed: Option<(Requester, Timestamp)>,
+    /// The next window that stops others, and whose it is.
+    next: Option<(Timestamp, Requester)>,
+}
+
+impl Doors {
+    /// What is left for `holder`, as `calendar` says, of which these are the doors. An admin is stopped by nobody.
+    pub fn room_for(&self, calendar: &Calendar, holder: &Requester, by_admin: bool) -> Room {
+        if by_admin {
+            return Room::Free;
+        }
+        if let Some((_, ends_at)) = self.closed.as_ref().filter(|(booker, _)| booker != holder) {
+            return Room::Booked(*ends_at);
+        }
+        match &self.next {
+            None => Room::Free,
+            Some((starts_at, booker)) if booker != holder => Room::Until(*starts_at),
+            // One's own windows stop nobody.
+            Some((starts_at, _)) => {
+                let foreign = calendar.claims.range(*starts_at..).find(|(_, claim)| claim.holder != *holder);
+                foreign.map_or(Room::Free, |(starts_at, _)| Room::Until(*starts_at))
+            }
+        }
+    }
+
+    /// True when a lease may be granted now, as far as the calendar is concerned.
+    pub fn admit(&self, calendar: &Calendar, proposal: &Proposal, now: Timestamp) -> bool {
+        let room = self.room_for(calendar, &proposal.holder, proposal.by_admin);
+        room.fitted(proposal.ttl, proposal.allow_shorter, now).is_some()
+    }
+}
+
 impl Calendar {
-    /// What is left for `holder` now. An admin is stopped by nobody.
-    pub fn room_for(&self, policy: BookingPolicy, holder: &Requester, by_admin: bool, now: Timestamp) -> Room {
+    /// What it leaves of the resource now.
+    pub fn doors(&self, policy: BookingPolicy, now: Timestamp) -> Doors {
         let enforced = policy.mode == BookingMode::Enforced;
-        if by_admin || self.claims.is_empty() || !(enforced || policy.auto_acquire) {
-            return Room::Free;
+        if self.claims.is_empty() || !(enforced || policy.auto_acquire) {
+            return Doors::default();
         }
-        if let Some(claim) = self.claim_at(now).filter(|claim| claim.holder != *holder)
-            && (enforced || self.is_scheduled(claim))
-        {
-            return Room::Booked(claim.ends_at);
+        let closed = self.claim_at(now).filter(|claim| enforced || self.is_scheduled(claim));
+        let mut behind = self.claims.range(now..).filter(|(starts_at, _)| enforced && **starts_at > now);
+        Doors {
+            closed: closed.map(|claim| (claim.holder.clone(), claim.ends_at)),
+            next: behind.next().map(|(starts_at, claim)| (*starts_at, claim.holder.clone())),
         }
-        if !enforced {
-            return Room::Free;
-        }
-        // One's own windows stop nobody; so few are one's own that looking past them costs nothing.
-        let foreign = self.claims.range(now..).find(|(starts_at, claim)| **starts_at > now && claim.holder != *holder);
-        foreign.map_or(Room::Free, |(starts_at, _)| Room::Until(*starts_at))
     }
 
     fn is_scheduled(&self, claim: &Claim) -> bool {
@@ -78,6 +109,10 @@ impl Calendar {
     pub fn next_edge(&self, policy: BookingPolicy, free_since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         if policy == BookingPolicy::default() || self.claims.is_empty() {
             return None;
+        }
+        if policy.auto_acquire && self.scheduled_and_over(now).next().is_some() {
+            // There were more than one decision finds missed.
+            return Some(now);
         }
         let next = self.claims.range(now..).map(|(starts_at, _)| *starts_at).find(|starts_at| *starts_at > now);
         let claim = self.claim_at(now);

@@ -3,11 +3,12 @@
 //! A booking is settled before anything else is handed over: its holder stands before every waiter.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Change, Held, Reply};
+use super::{Change, Departure, Held, Reply, Waiter};
 use crate::admission::calendar::{self, BookingMove, CalendarChange, CalendarCommand, ClaimOf, Miss, Room};
 use crate::model::time::{remaining, whole};
 use crate::model::{
@@ -37,13 +38,12 @@ pub(super) fn calendar(draft: &mut Draft<'_>, command: CalendarCommand) -> Reply
 
 /// What is left for somebody, as far as the calendar is concerned.
 pub(super) fn room(draft: &Draft<'_>, holder: &Requester, by_admin: bool) -> Room {
-    draft.calendar.room_for(draft.around.spec.bookings, holder, by_admin, draft.around.now.wall)
+    draft.doors.room_for(&draft.calendar, holder, by_admin)
 }
 
 /// True when the calendar lets a lease be granted now.
 pub(super) fn admits(draft: &Draft<'_>, proposal: &Proposal) -> bool {
-    let room = room(draft, &proposal.holder, proposal.by_admin);
-    room.fitted(proposal.ttl, proposal.allow_shorter, draft.around.now.wall).is_some()
+    draft.doors.admit(&draft.calendar, proposal, draft.around.now.wall)
 }
 
 /// True when a change of the calendar may let somebody in who had to stay outside.
@@ -54,6 +54,11 @@ pub(super) fn makes_room(policy: BookingPolicy, change: &CalendarChange) -> bool
         CalendarChange::Forgotten { .. } | CalendarChange::HoldsPaused(_) => false,
     };
     less && policy != BookingPolicy::default()
+}
+
+/// True when windows may keep others out.
+pub(super) fn stops_others(policy: BookingPolicy) -> bool {
+    policy.mode == BookingMode::Enforced || policy.auto_acquire
 }
 
 /// A lease has been granted: a booking of its holder that has begun is fulfilled by it.
@@ -77,8 +82,9 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
         return None;
     }
     if policy.auto_acquire {
-        let over = draft.calendar.scheduled_and_over(draft.around.now.wall).take(MISSED_AT_ONCE_MAX);
-        for booking in over.collect::<Vec<_>>() {
+        let unsettled = draft.around.unsettled;
+        let over = draft.calendar.scheduled_and_over(draft.around.now.wall).filter(|it| !unsettled.contains(&it.id));
+        for booking in over.take(MISSED_AT_ONCE_MAX).collect::<Vec<_>>() {
             push(draft, &booking, BookingMove::Missed(Miss::Overrun), None);
         }
     }
@@ -139,20 +145,41 @@ fn open_now(draft: &Draft<'_>) -> Option<Arc<Booking>> {
         return None;
     }
     let ClaimOf::Booking(id) = &draft.calendar.claim_at(draft.around.now.wall)?.of else { return None };
-    draft.calendar.booking(id).filter(|booking| booking.status == BookingStatus::Scheduled).cloned()
+    let booking = draft.calendar.booking(id).filter(|_| !draft.around.unsettled.contains(id));
+    booking.filter(|booking| booking.status == BookingStatus::Scheduled).cloned()
 }
 
 /// Grants the holder of a booking its lease until the end of the window. Neither `lease.max_ttl` nor `lease.max_total`
 /// stops it, and what was kept for somebody else is kept no more.
 fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
-    let fresh = draft.around.fresh?.clone();
-    let (now, resource) = (draft.around.now, &draft.around.spec.id);
+    let now = draft.around.now;
     let ttl = whole(remaining(now.wall, booking.window.ends_at()));
     if ttl.is_zero() {
         return None;
     }
-    let target = Target::Resource(ResourceAddress { worker: None, id: resource.clone() });
-    let proposal = Proposal {
+    // Whoever waits for it already has what it has asked for.
+    let waits = |waiter: &&Waiter| waiter.proposal.holder == booking.holder && waiter.proposal.mode == Mode::Exclusive;
+    let waiting = draft.queue(None).find(waits).cloned();
+    let proposal = match waiting {
+        Some(waiter) => {
+            let proposal = Proposal { ttl, allow_shorter: false, ..waiter.proposal.clone() };
+            if !waiter.is_attended() {
+                draft.leave(waiter, Departure::Granted);
+            }
+            proposal
+        }
+        None => own_proposal(draft, booking, ttl)?,
+    };
+    keep_for_none_but(draft, None);
+    draft.grant_for(&proposal, now.run + ttl);
+    Some(booking.holder.clone())
+}
+
+/// The lease that nobody has asked for but by booking.
+fn own_proposal(draft: &Draft<'_>, booking: &Booking, ttl: Duration) -> Option<Proposal> {
+    let fresh = draft.around.fresh?.clone();
+    let target = Target::Resource(ResourceAddress { worker: None, id: draft.around.spec.id.clone() });
+    Some(Proposal {
         request: fresh.request,
         holder: booking.holder.clone(),
         fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
@@ -166,10 +193,7 @@ fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
         key: None,
         allow_shorter: false,
         by_admin: true,
-    };
-    keep_for_none_but(draft, None);
-    draft.grant_for(&proposal, now.run + ttl);
-    Some(booking.holder.clone())
+    })
 }
 
 /// Lets a lease last at least until then.

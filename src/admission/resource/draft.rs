@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked};
-use crate::admission::calendar::{self, Calendar};
+use crate::admission::calendar::{self, Calendar, Doors};
 use crate::clock::RunTime;
 use crate::model::{Code, DeviceState, Fence, LeaseRecord, Mode, Proposal, RequestId, Requester};
 
@@ -20,6 +20,8 @@ pub(super) struct Draft<'a> {
     pub(super) reserved: Vec<Reservation>,
     pub(super) drained: bool,
     pub(super) calendar: Calendar,
+    /// What the calendar leaves of it.
+    pub(super) doors: Doors,
     fence: Fence,
     /// Waiters that have gone.
     gone: HashSet<RequestId>,
@@ -42,6 +44,7 @@ impl<'a> Draft<'a> {
             reserved: state.reserved.clone(),
             drained: state.drained,
             calendar: state.calendar.clone(),
+            doors: state.doors(around.spec, around.now.wall),
             fence: state.fence,
             gone: HashSet::new(),
             come: Vec::new(),
@@ -116,6 +119,7 @@ impl<'a> Draft<'a> {
             Change::Calendar(change) => {
                 self.freed |= booked::makes_room(self.around.spec.bookings, change);
                 calendar::apply(&mut self.calendar, change.clone());
+                self.doors = self.calendar.doors(self.around.spec.bookings, self.around.now.wall);
             }
             Change::Requested { .. }
             | Change::Queued { .. }

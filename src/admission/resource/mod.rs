@@ -13,6 +13,7 @@ mod lease;
 mod refuse;
 mod serve;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -20,12 +21,12 @@ use jiff::Timestamp;
 pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
 use self::draft::Draft;
 pub use self::refuse::{not_yours, unknown_lease, withdrawn};
-use super::calendar::{Calendar, CalendarCommand, CalendarReply, Room};
+use super::calendar::{Calendar, CalendarCommand, CalendarReply, Doors, Room};
 use super::{CalendarRules, Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};
 use crate::model::{
-    Authority, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Proposal, Refusal, RequestId, Requester,
-    ResourceSpec, WaitPolicy, WaitingFor,
+    Authority, BookingId, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Proposal, Refusal, RequestId,
+    Requester, ResourceSpec, WaitPolicy, WaitingFor,
 };
 
 /// A lease and its deadline.
@@ -106,10 +107,9 @@ impl ResourceState {
         self.calendar.next_edge(spec.bookings, free_since, now)
     }
 
-    /// True when the calendar lets a lease be granted now.
-    pub fn admits(&self, spec: &ResourceSpec, proposal: &Proposal, now: Timestamp) -> bool {
-        let room = self.calendar.room_for(spec.bookings, &proposal.holder, proposal.by_admin, now);
-        room.fitted(proposal.ttl, proposal.allow_shorter, now).is_some()
+    /// What the calendar leaves of it now.
+    pub fn doors(&self, spec: &ResourceSpec, now: Timestamp) -> Doors {
+        self.calendar.doors(spec.bookings, now)
     }
 
     /// True when a lease of `mode` could be granted to `holder` beside what is held and reserved for others.
@@ -123,8 +123,9 @@ impl ResourceState {
         if self.drained {
             return (WaitingFor::Drained, None);
         }
-        if self.fits(spec, mode, Some(&proposal.holder)) && !self.admits(spec, proposal, now.wall) {
-            let room = self.calendar.room_for(spec.bookings, &proposal.holder, proposal.by_admin, now.wall);
+        let doors = self.doors(spec, now.wall);
+        if self.fits(spec, mode, Some(&proposal.holder)) && !doors.admit(&self.calendar, proposal, now.wall) {
+            let room = doors.room_for(&self.calendar, &proposal.holder, proposal.by_admin);
             let until = match room {
                 Room::Free => None,
                 Room::Booked(until) => Some(until),
@@ -210,6 +211,8 @@ pub struct Around<'a> {
     pub holds_paused: bool,
     /// The names of a lease that the node grants by itself, to the holder of a booking.
     pub fresh: Option<&'a Fresh>,
+    /// Bookings that the database has refused to settle; none with a whole database.
+    pub unsettled: &'a BTreeSet<BookingId>,
     /// Who else could have it.
     pub rivals: Rivals,
     /// When.
@@ -396,7 +399,8 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         Command::Calendar(command) => booked::calendar(&mut draft, command),
         Command::Wake => Reply::Done,
         Command::Edge => {
-            draft.freed = true;
+            // Where windows stop nobody, none of them has let anybody in.
+            draft.freed |= booked::stops_others(around.spec.bookings);
             Reply::Done
         }
         Command::Rewrite => {
@@ -443,6 +447,11 @@ fn hand_over(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> serve::Ser
 pub fn settled_at_start(state: &ResourceState, around: &Around<'_>) -> Vec<Change> {
     let mut draft = Draft::new(state, around);
     draft.expire();
-    booked::settle(&mut draft);
-    draft.changes
+    loop {
+        let before = draft.changes.len();
+        booked::settle(&mut draft);
+        if draft.changes.len() == before {
+            return draft.changes;
+        }
+    }
 }

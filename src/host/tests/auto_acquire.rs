@@ -120,6 +120,58 @@ async fn while_another_overruns_the_booker_stands_before_everybody_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_booker_who_waits_for_its_window_gets_what_it_has_asked_for() {
+    for by_request in [true, false] {
+        let lab = lab().await;
+        let held = lab.lease(acquires("overruns", "a")).await;
+        let booking = lab.book("booker", "a", slot(10, 20)).await.unwrap();
+        lab.pass(11 * MINUTE).await;
+        let ask = joins("booker", "a");
+        let waiting = match by_request {
+            true => Some(lab.wait(waits("booker", "a")).await),
+            false => {
+                lab.join(ask.clone()).await;
+                None
+            }
+        };
+        assert_eq!(lab.release(&held).await.unwrap().as_deref(), Some("booker"));
+        let lease = only_lease(&lab).await;
+        assert_eq!(lab.booking(&booking.id).await.lease_id.as_ref(), Some(&lease.id));
+        assert_eq!(lab.room("a").await, [""; 0], "it waits no more");
+        match waiting {
+            Some(waiting) => assert_eq!(lab.end(&waiting).await.lease().id, lease.id),
+            None => {
+                let Ok(Asked::Granted(grant)) = lab.ask(ask).await else { panic!("the answer becomes the lease") };
+                assert_eq!(grant.lease, lease);
+            }
+        }
+        lab.release(&lease).await.unwrap();
+        assert_eq!(lab.leases_on("a").await, [], "it is not granted twice");
+        lab.is_sound().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_booking_that_the_database_will_not_settle_stops_nothing_else() {
+    let lab = lab().await;
+    let booking = lab.book("booker", "a", slot(10, 60)).await.unwrap();
+    let other = lab.hold("other", "a", slot(120, 130), 20 * MINUTE).await.unwrap();
+    let fault = lab.forbid_bookings("NEW.status = 'fulfilled'");
+    lab.pass(11 * MINUTE).await;
+    assert_eq!((lab.status(&booking.id).await, lab.leases_on("a").await), (BookingStatus::Scheduled, vec![]));
+    // The first of these may have to find out.
+    lab.book("third", "a", slot(200, 210)).await.unwrap();
+    lab.confirm("other", &other.id).await.unwrap();
+    let violated = || async { lab.events().await.into_iter().filter(|it| *it == EventKind::InvariantViolated).count() };
+    let before = violated().await;
+    lab.pass(5 * MINUTE).await;
+    assert!(before > 0 && violated().await <= before + 1, "it is not tried for ever");
+    drop(fault);
+    lab.give_up("booker", &booking.id).await.unwrap();
+    lab.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_overruns_a_whole_window_makes_its_booking_missed_at_the_end() {
     let lab = lab().await;
     let held = lab.lease(acquires("overruns", "a")).await;

@@ -158,7 +158,7 @@ impl Lab {
     }
 
     pub(super) async fn check(&self) -> Findings {
-        reply(self.send(DeskMessage::Check)).await
+        reply(self.send(DeskMessage::Check)).await.unwrap()
     }
 
     pub(super) async fn complaints(&self) -> Vec<String> {

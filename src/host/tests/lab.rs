@@ -268,6 +268,11 @@ impl Lab {
         self.fault(&format!("BEFORE INSERT ON lease WHEN {condition} BEGIN SELECT RAISE(ABORT, 'a fault'); END"))
     }
 
+    /// From now on a booking that fulfils `condition` breaks a constraint.
+    pub(super) fn forbid_bookings(&self, condition: &str) -> Fault {
+        self.fault(&format!("BEFORE UPDATE ON booking WHEN {condition} BEGIN SELECT RAISE(ABORT, 'a fault'); END"))
+    }
+
     /// From now on a lease that fulfils `condition` cannot be written, as if the disk failed.
     pub(super) fn lose_leases(&self, condition: &str) -> Fault {
         self.fault(&format!("BEFORE INSERT ON lease WHEN {condition} BEGIN DELETE FROM nothing_there; END"))

@@ -160,7 +160,7 @@ async fn pauses_resumes_and_checks_at_once_are_all_answered_and_told_of_once() {
             .collect();
         for (pause, check) in asked {
             assert_eq!(said(pause).await, Ok(CalendarAnswer::Paused(paused)));
-            assert_eq!(super::lab::reply(check).await.violations, [""; 0]);
+            assert_eq!(super::lab::reply(check).await.unwrap().violations, [""; 0]);
         }
     }
     lab.settle().await;
@@ -179,7 +179,7 @@ async fn a_resume_that_crosses_a_new_duplicate_does_not_undo_its_pause() {
     plant(&lab);
     let checked = lab.send(super::super::message::DeskMessage::Check);
     let resumed = said(resumed).await;
-    assert_eq!(super::lab::reply(checked).await.violations.len(), 1);
+    assert_eq!(super::lab::reply(checked).await.unwrap().violations.len(), 1);
     lab.settle().await;
     assert!(resumed.is_ok() || resumed == Err(Code::HoldsPaused), "{resumed:?}");
     assert_eq!(lab.hold("ci", "b", slot(60, 90), MINUTE).await.unwrap_err(), Code::HoldsPaused);

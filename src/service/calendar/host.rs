@@ -26,7 +26,7 @@ impl Calendars for HostService {
 
     async fn doctor(&self, caller: &Caller) -> Result<DoctorView, Refusal> {
         caller.must_be_admin("have the database looked at")?;
-        let Findings { violations, holds_paused } = self.read(DeskMessage::Check).await?;
+        let Findings { violations, holds_paused } = self.read(DeskMessage::Check).await??;
         Ok(DoctorView { ok: violations.is_empty(), holds_paused, violations })
     }
 }

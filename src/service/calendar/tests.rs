@@ -36,7 +36,7 @@ impl Actor for Desk {
         match message {
             DeskMessage::Complaints(reply) => drop(reply.send(complaints.clone())),
             DeskMessage::Check(reply) => {
-                let _ = reply.send(Findings { violations: complaints.clone(), holds_paused: true });
+                let _ = reply.send(Ok(Findings { violations: complaints.clone(), holds_paused: true }));
             }
             DeskMessage::Calendar(call, reply) => match call.ask.resource() {
                 Some(id) if id.as_str() == "pixel" => {

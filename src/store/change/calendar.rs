@@ -5,12 +5,9 @@ use rusqlite::Connection;
 use crate::admission::calendar::{BookingMove, CalendarChange, HoldMove};
 use crate::clock::Now;
 use crate::model::ResourceId;
-use crate::store::row::{booking, hold, node, resource};
+use crate::store::row::{booking, hold, resource};
 
-/// Why no new holds are made, when an operator says so.
-const BY_ADMIN: &str = "admin";
-
-/// Writes one change of the calendar of `resource`. Without one it is about the whole node.
+/// Writes one change of the calendar of `resource`.
 pub(super) fn write(
     connection: &Connection,
     change: &CalendarChange,
@@ -38,9 +35,6 @@ pub(super) fn write(
             bookings.iter().try_for_each(|id| booking::forget(connection, resource, id, now.wall))?;
             holds.iter().try_for_each(|id| hold::forget(connection, resource, id))
         }
-        CalendarChange::HoldsPaused(paused) => match resource {
-            Some(_) => resource::pause_holds(connection, resource, *paused),
-            None => node::pause_holds(connection, paused.then_some(BY_ADMIN)),
-        },
+        CalendarChange::HoldsPaused(paused) => resource::pause_holds(connection, resource, *paused),
     }
 }

@@ -1,4 +1,5 @@
--- Why no new holds are made, on the whole node: 'admin', or what the node has found in here. Null: they are made.
+-- Why no new holds are made on the whole node, a reason on each line: 'admin', 'gateway', or what the node has found in
+-- here. Null: they are made.
 ALTER TABLE node ADD COLUMN holds_paused TEXT;
 -- The same of one resource, where only an operator says so.
 ALTER TABLE resource ADD COLUMN holds_paused INTEGER NOT NULL DEFAULT 0 CHECK (holds_paused IN (0, 1));

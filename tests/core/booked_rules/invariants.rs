@@ -105,7 +105,20 @@ impl<'a> Happened<'a> {
 
     /// True when the node itself grants this lease, to the holder of a booking.
     fn is_acquired(&self, lease: &LeaseRecord) -> bool {
-        self.around.fresh.is_some_and(|fresh| fresh.lease == lease.id)
+        self.around.fresh.is_some_and(|fresh| fresh.lease == lease.id) || self.is_awaited(lease)
+    }
+
+    /// True when its holder has waited for it in the window that it has booked.
+    fn is_awaited(&self, lease: &LeaseRecord) -> bool {
+        let now = self.now().wall;
+        let waits = self.states[0].queue.get(&lease.request_id).is_some();
+        let opens = |state: &ResourceState| {
+            open_now(&state.calendar, now).filter(|booking| booking.holder == lease.holder).cloned()
+        };
+        let booking = self.states.iter().find_map(opens);
+        self.policy().auto_acquire
+            && waits
+            && booking.is_some_and(|it| lease.ttl == whole(remaining(now, it.window.ends_at())))
     }
 
     /// What somebody asked for who is granted a lease by hand.

@@ -129,8 +129,11 @@ impl Model {
                     return no(Code::HoldsPaused);
                 }
                 let taken = self.claims().iter().any(|(other, ..)| cross(*other, span(window)));
-                if taken || self.standing(now) >= diary.rules.bookings_max {
+                if taken {
                     return no(Code::HoldConflict);
+                }
+                if self.standing(now) >= diary.rules.bookings_max {
+                    return no(Code::RateLimited);
                 }
                 let (resource_id, created_at, status) = (diary.resource.clone(), now.wall, HoldStatus::Active);
                 let (booking, settled_at) = (None, None);

@@ -1,5 +1,6 @@
 //! The resource with its disk, as its actor keeps it, and the process that may die.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use berth::admission::resource::{
 use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
 use berth::model::{
-    Authority, Caller, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Priority, RequestId, ResourceSpec, WaitPolicy,
+    Authority, BookingId, Caller, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Priority, RequestId, ResourceSpec,
+    WaitPolicy,
 };
 use jiff::Timestamp;
 
@@ -32,6 +34,7 @@ pub struct Device {
     pub rules: WaitingRules,
     pub calendar: CalendarRules,
     pub fresh: Fresh,
+    pub unsettled: BTreeSet<BookingId>,
     pub max_total: Option<Duration>,
     pub rivals: Rivals,
     pub state: ResourceState,
@@ -51,6 +54,7 @@ impl Device {
             },
             rules: WaitingRules::default(),
             calendar: CalendarRules::default(),
+            unsettled: BTreeSet::new(),
             fresh: Fresh { request: RequestId::generate(), lease: LeaseId::generate() },
             max_total: None,
             rivals: Rivals::default(),
@@ -62,7 +66,8 @@ impl Device {
     pub fn around(&self, now: Now) -> Around<'_> {
         let (spec, rules, max_total, rivals) = (&self.spec, &self.rules, self.max_total, self.rivals);
         let calendar = &self.calendar;
-        Around { spec, rules, max_total, calendar, holds_paused: false, fresh: Some(&self.fresh), rivals, now }
+        let (fresh, unsettled) = (Some(&self.fresh), &self.unsettled);
+        Around { spec, rules, max_total, calendar, holds_paused: false, fresh, unsettled, rivals, now }
     }
 
     pub fn decide(&self, command: Command, now: Now) -> Decision {

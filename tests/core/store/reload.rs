@@ -113,6 +113,7 @@ impl Memory {
             calendar: &Default::default(),
             holds_paused: false,
             fresh: None,
+            unsettled: &std::collections::BTreeSet::new(),
             rivals: Rivals::default(),
             now,
         };
