@@ -47,9 +47,9 @@ macro_rules! names_of_a_worker {
                 format!(concat!($prefix, "{}"), uuid::Uuid::new_v4()).parse().expect("it has the shape")
             }
 
-            /// The gateway's name for what `worker` calls this.
-            pub fn through(&self, worker: &crate::model::NodeName) -> Self {
-                format!("{worker}.{self}").parse().expect("both have their shape")
+            /// The gateway's name for what `worker` calls this; none for a name that has a worker's in front already.
+            pub fn through(&self, worker: &crate::model::NodeName) -> Option<Self> {
+                format!("{worker}.{self}").parse().ok()
             }
 
             /// The worker that it came from, if it is a gateway's name, and that worker's own name for it.
@@ -160,8 +160,9 @@ mod tests {
         let bare = BookingId::generate();
         assert_eq!(bare.of_worker(), (None, bare.clone()));
         let rack: NodeName = "rack-1".parse().unwrap();
-        let seen = bare.through(&rack);
+        let seen = bare.through(&rack).unwrap();
         assert!(seen.as_str().starts_with("rack-1.book_"));
+        assert_eq!(seen.through(&rack), None, "one name is of one worker");
         assert_eq!(seen.of_worker(), (Some(rack), bare));
     }
 

@@ -136,7 +136,7 @@ async fn a_gateway_does_not_resume_what_the_worker_itself_has_paused() {
 async fn what_the_worker_does_not_know_is_unknown_in_the_gateways_names() {
     let lab = Lab::start().await;
     let rack = "rack-1".parse().unwrap();
-    let (booking, hold) = (BookingId::generate().through(&rack), HoldId::generate().through(&rack));
+    let (booking, hold) = (BookingId::generate().through(&rack).unwrap(), HoldId::generate().through(&rack).unwrap());
     let refused = lab.gateway().booking(&Caller::admin(), booking.clone()).await.unwrap_err();
     assert_eq!(refused.code, Code::UnknownBooking);
     assert_eq!(refused.details.unwrap()["bookingId"], booking.as_str());

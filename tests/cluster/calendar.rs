@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth::model::{
     Booking, BookingId, BookingStatus, Caller, Code, Cursor, Fence, Fingerprint, HoldId, HoldStatus, LeaseId,
-    LeaseRecord, Mode, Refusal, RequestId, Role, Target, TokenHash, Window,
+    LeaseRecord, Mode, Refusal, RequestId, Role, SeriesId, Target, TokenHash, Window,
 };
 use berth::service::ask::Headers;
 use berth::service::calendar::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody};
@@ -116,7 +116,7 @@ async fn a_workers_own_client_of_the_same_name_is_another() {
     for (caller, shown) in [(agent("ci"), None), (Caller::admin(), Some("ci"))] {
         let local = booking("ci", 600);
         script.answers(CalendarAnswer::Booking(local.clone()));
-        let id = local.id.through(&"rack-1".parse().unwrap());
+        let id = local.id.through(&"rack-1".parse().unwrap()).unwrap();
         let seen = lab.gateway().booking(&caller, id).await.unwrap().booking;
         assert_eq!(seen.holder_id.map(|holder| holder.to_string()).as_deref(), shown);
         assert_eq!(seen.note.is_some(), shown.is_some());
@@ -132,7 +132,7 @@ async fn what_no_worker_has_is_unknown_and_one_that_is_away_is_unreachable() {
     assert_eq!(code(book("nothing").await), Code::UnknownResource);
     assert_eq!(code(book("rack-2/pixel").await), Code::UnknownResource);
     assert_eq!(code(book("rack-9/pixel").await), Code::UnknownResource);
-    for id in [BookingId::generate(), BookingId::generate().through(&"rack-9".parse().unwrap())] {
+    for id in [BookingId::generate(), BookingId::generate().through(&"rack-9".parse().unwrap()).unwrap()] {
         assert_eq!(gateway.booking(&ci, id).await.unwrap_err().code, Code::UnknownBooking);
     }
     let bare = HoldId::generate();
@@ -142,7 +142,7 @@ async fn what_no_worker_has_is_unknown_and_one_that_is_away_is_unreachable() {
     drop(rack);
     eventually("its link is down", || async { (code(book("pixel").await) == Code::WorkerUnreachable).then_some(()) })
         .await;
-    let there = bare.through(&"rack-1".parse().unwrap());
+    let there = bare.through(&"rack-1".parse().unwrap()).unwrap();
     assert_eq!(gateway.one_hold(&ci, there).await.unwrap_err().code, Code::WorkerUnreachable);
     // Another worker with a resource of that name makes the bare name mean two.
     let other = Script::default();
@@ -166,7 +166,7 @@ async fn a_gateway_that_goes_down_books_nothing_more_but_lets_bookings_be_given_
     assert_eq!(held.unwrap_err().code, Code::Stopping);
     assert!(script.asked().is_empty());
     script.answers(CalendarAnswer::Cancelled { booking: made.clone(), following: Vec::new() });
-    gateway.cancel_booking(&ci, made.id.through(&"rack-1".parse().unwrap()), false).await.unwrap();
+    gateway.cancel_booking(&ci, made.id.through(&"rack-1".parse().unwrap()).unwrap(), false).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,8 @@ async fn the_lease_of_a_booking_has_the_name_that_the_list_of_leases_gives_it() 
         let mut made = booking("gw:gateway:ci", 600);
         Arc::make_mut(&mut made).lease_id = Some(at_worker);
         script.answers(CalendarAnswer::Booking(made.clone()));
-        let seen = lab.gateway().booking(&agent("ci"), made.id.through(&"rack-1".parse().unwrap())).await.unwrap();
+        let seen =
+            lab.gateway().booking(&agent("ci"), made.id.through(&"rack-1".parse().unwrap()).unwrap()).await.unwrap();
         assert_eq!(seen.booking.lease_id.unwrap().to_string(), at_gateway);
     }
     assert_eq!(lab.leases().await[0].id.as_str(), "mine");
@@ -222,6 +223,49 @@ async fn a_conflict_names_the_booking_as_the_gateway_does() {
     let refusal = booked.unwrap_err();
     assert_eq!(refusal.details.unwrap()["bookingId"], format!("rack-1.{id}"));
     assert_eq!(refusal.message, format!("booking rack-1.{id} has it"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_says_a_name_of_another_worker_harms_nobody_but_its_own_caller() {
+    let (lab, _rack, script) = pretended().await;
+    let (gateway, ci, x) = (lab.gateway(), agent("ci"), "x".parse().unwrap());
+    let made = booking("gw:gateway:ci", 600);
+    let with = |change: &dyn Fn(&mut Booking)| {
+        let mut wrong = made.clone();
+        change(Arc::make_mut(&mut wrong));
+        wrong
+    };
+    let id = with(&|it| it.id = it.id.through(&x).unwrap());
+    let series = with(&|it| it.series = SeriesId::generate().through(&x));
+    let hold = |id, booking| HoldSeen {
+        id,
+        resource_id: "pixel".parse().unwrap(),
+        holder: "gw:gateway:ci".parse().unwrap(),
+        window: made.window,
+        status: HoldStatus::Active,
+        expires_at: at(1200),
+        booking,
+    };
+    let own = HoldId::generate();
+    let next = |next| CalendarAnswer::Bookings { bookings: vec![made.clone()], next: Some(next) };
+    let answers = [
+        CalendarAnswer::Booking(id.clone()),
+        CalendarAnswer::Booking(series.clone()),
+        CalendarAnswer::Booked { series: SeriesId::generate().through(&x), bookings: vec![made.clone()] },
+        CalendarAnswer::Booked { series: None, bookings: vec![id.clone()] },
+        CalendarAnswer::Cancelled { booking: made.clone(), following: vec![series] },
+        CalendarAnswer::Hold(hold(own.through(&x).unwrap(), None)),
+        CalendarAnswer::Holds(vec![hold(own.clone(), made.id.through(&x))]),
+        next(Cursor::behind(&id)),
+    ];
+    for answer in answers {
+        script.answers(answer);
+        let refused = gateway.one_hold(&ci, own.through(&"rack-1".parse().unwrap()).unwrap()).await.unwrap_err();
+        assert_eq!(refused.code, Code::Internal);
+        assert!(refused.message.starts_with("the worker's answer does not fit"), "{refused}");
+    }
+    script.answers(CalendarAnswer::Booking(made.clone()));
+    gateway.booking(&ci, made.id.through(&"rack-1".parse().unwrap()).unwrap()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +327,7 @@ async fn the_bookings_of_all_workers_are_one_list_that_is_read_page_by_page() {
     assert_eq!(filter.owner.unwrap().to_string(), "gw:gateway:ci", "an agent's list is its own");
 
     let next = page.next.unwrap();
-    assert_eq!(next, Cursor::new(at(120), middle.id.through(&"rack-2".parse().unwrap())));
+    assert_eq!(next, Cursor::new(at(120), middle.id.through(&"rack-2".parse().unwrap()).unwrap()));
     one.answers(CalendarAnswer::Bookings { bookings: vec![late.clone()], next: None });
     two.answers(CalendarAnswer::Bookings { bookings: Vec::new(), next: None });
     let rest = gateway.bookings(&ci, None, query(Some(next))).await.unwrap();

@@ -87,12 +87,15 @@ impl FrontState {
             Outcome::Answered(answer, _) => match *answer {
                 Answer::Calendar(answer) => {
                     let lease = |resource: &ResourceId, lease: &LeaseId| self.name_of(worker, resource, lease);
-                    Ok(outward(answer.unpacked(), worker, lease))
+                    outward(answer.unpacked(), worker, lease).ok_or_else(|| {
+                        tracing::error!(%worker, "a worker says a name that is not one of its own");
+                        does_not_fit()
+                    })
                 }
                 Answer::Refused(refusal) => Err(refused(refusal, worker)),
                 other => {
                     tracing::error!(%worker, ?other, "an answer does not fit its call");
-                    Err(Refusal::internal("the worker's answer does not fit"))
+                    Err(does_not_fit())
                 }
             },
             Outcome::NotSent => Err(worker_unreachable(worker, "it has not been asked; ask again")),
@@ -116,4 +119,8 @@ impl FrontState {
         let reachable = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
         reachable.map(|(name, _)| name.clone()).collect()
     }
+}
+
+fn does_not_fit() -> Refusal {
+    Refusal::internal("the worker's answer does not fit")
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::model::{Booking, BookingFilter, BookingId, Cursor, LeaseId, NodeName, Refusal, ResourceId};
+use crate::model::{Booking, BookingFilter, Cursor, LeaseId, NodeName, Refusal, ResourceId};
 use crate::wire::calendar::{CalendarAnswer, CalendarAsk, HoldSeen};
 
 /// A call in `worker`'s names.
@@ -40,45 +40,51 @@ fn cursor_at(after: &Cursor, worker: &NodeName) -> Cursor {
     }
 }
 
-/// An answer in the gateway's names. `lease` names a lease of the worker's on one of its resources.
+/// An answer in the gateway's names; none when a name in it is not one of a worker's own. `lease` names a lease of the
+/// worker's on one of its resources.
 pub(super) fn outward(
     answer: CalendarAnswer,
     worker: &NodeName,
     lease: impl Fn(&ResourceId, &LeaseId) -> LeaseId,
-) -> CalendarAnswer {
+) -> Option<CalendarAnswer> {
     let booking = |mut booking: Arc<Booking>| {
         let named = Arc::make_mut(&mut booking);
-        named.id = named.id.through(worker);
+        named.id = named.id.through(worker)?;
         named.lease_id = named.lease_id.as_ref().map(|id| lease(&named.resource_id, id));
-        named.series = named.series.as_ref().map(|series| series.through(worker));
-        booking
+        named.series = through(named.series.take(), |series| series.through(worker))?;
+        Some(booking)
     };
-    let all = |bookings: Vec<Arc<Booking>>| bookings.into_iter().map(booking).collect();
-    let hold = |hold: HoldSeen| HoldSeen {
-        id: hold.id.through(worker),
-        booking: hold.booking.as_ref().map(|id| id.through(worker)),
-        ..hold
+    let all = |bookings: Vec<Arc<Booking>>| bookings.into_iter().map(booking).collect::<Option<Vec<_>>>();
+    let hold = |hold: HoldSeen| {
+        let id = hold.id.through(worker)?;
+        let booking = through(hold.booking, |id| id.through(worker))?;
+        Some(HoldSeen { id, booking, ..hold })
     };
-    match answer {
+    Some(match answer {
         CalendarAnswer::Booked { series, bookings } => {
-            CalendarAnswer::Booked { series: series.map(|series| series.through(worker)), bookings: all(bookings) }
+            let series = through(series, |series| series.through(worker))?;
+            CalendarAnswer::Booked { series, bookings: all(bookings)? }
         }
-        CalendarAnswer::Booking(one) => CalendarAnswer::Booking(booking(one)),
+        CalendarAnswer::Booking(one) => CalendarAnswer::Booking(booking(one)?),
         CalendarAnswer::Cancelled { booking: one, following } => {
-            CalendarAnswer::Cancelled { booking: booking(one), following: all(following) }
+            CalendarAnswer::Cancelled { booking: booking(one)?, following: all(following)? }
         }
         CalendarAnswer::Bookings { bookings, next } => {
-            let next = next.map(|next| Cursor::new(next.starts_at(), through(next.id(), worker)));
-            CalendarAnswer::Bookings { bookings: all(bookings), next }
+            let named = |next: Cursor| Some(Cursor::new(next.starts_at(), next.id().through(worker)?));
+            CalendarAnswer::Bookings { bookings: all(bookings)?, next: through(next, named)? }
         }
-        CalendarAnswer::Hold(one) => CalendarAnswer::Hold(hold(one)),
-        CalendarAnswer::Holds(holds) => CalendarAnswer::Holds(holds.into_iter().map(hold).collect()),
+        CalendarAnswer::Hold(one) => CalendarAnswer::Hold(hold(one)?),
+        CalendarAnswer::Holds(holds) => CalendarAnswer::Holds(holds.into_iter().map(hold).collect::<Option<Vec<_>>>()?),
         CalendarAnswer::Paused(paused) => CalendarAnswer::Paused(paused),
-    }
+    })
 }
 
-fn through(id: &BookingId, worker: &NodeName) -> BookingId {
-    id.of_worker().1.through(worker)
+/// What is there, renamed; none when that cannot be.
+fn through<T>(one: Option<T>, name: impl FnOnce(T) -> Option<T>) -> Option<Option<T>> {
+    match one {
+        Some(one) => name(one).map(Some),
+        None => Some(None),
+    }
 }
 
 /// A refusal in the gateway's names: what it says, and its facts.
@@ -117,7 +123,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::model::{BookingStatus, Code, HoldId, HoldStatus, SeriesId, Window};
+    use crate::model::{BookingId, BookingStatus, Code, HoldId, HoldStatus, SeriesId, Window};
 
     fn rack() -> NodeName {
         "rack-1".parse().unwrap()
@@ -145,11 +151,11 @@ mod tests {
         let next = Some(Cursor::behind(&made));
         let page = CalendarAnswer::Bookings { bookings: vec![made.clone()], next };
         let name = |_: &ResourceId, lease: &LeaseId| LeaseId::through(&rack(), lease);
-        let CalendarAnswer::Bookings { bookings, next } = outward(page, &rack(), name) else { panic!() };
+        let Some(CalendarAnswer::Bookings { bookings, next }) = outward(page, &rack(), name) else { panic!() };
         let seen = &bookings[0];
-        assert_eq!(seen.id, made.id.through(&rack()));
+        assert_eq!(seen.id, made.id.through(&rack()).unwrap());
         assert_eq!(seen.lease_id.as_ref().unwrap().as_str(), "rack-1.mine");
-        assert_eq!(seen.series, made.series.as_ref().map(|series| series.through(&rack())));
+        assert_eq!(seen.series, made.series.as_ref().and_then(|series| series.through(&rack())));
         assert_eq!(next, Some(Cursor::behind(seen)));
         assert_eq!(seen.holder, made.holder, "whose it is decides who sees it, so it stays as the worker says it");
         let CalendarAsk::Booking(back) = inward(CalendarAsk::Booking(seen.id.clone()), &rack()) else { panic!() };
@@ -163,8 +169,9 @@ mod tests {
             expires_at: Timestamp::UNIX_EPOCH,
             booking: Some(made.id.clone()),
         };
-        let CalendarAnswer::Hold(seen) = outward(CalendarAnswer::Hold(hold.clone()), &rack(), name) else { panic!() };
-        assert_eq!((seen.id.of_worker().1, seen.booking), (hold.id, Some(made.id.through(&rack()))));
+        let whole = outward(CalendarAnswer::Hold(hold.clone()), &rack(), name);
+        let Some(CalendarAnswer::Hold(seen)) = whole else { panic!() };
+        assert_eq!((seen.id.of_worker().1, seen.booking), (hold.id, made.id.through(&rack())));
     }
 
     #[test]
@@ -186,12 +193,12 @@ mod tests {
         let id = BookingId::generate();
         let names = ["rack", "rack-1", "rack-2", "a"].map(|name| name.parse::<NodeName>().unwrap());
         for of in &names {
-            let after = Cursor::new(at, id.through(of));
+            let after = Cursor::new(at, id.through(of).unwrap());
             for worker in &names {
                 let inner = cursor_at(&after, worker);
                 assert_eq!(inner.starts_at(), at);
                 for other in [BookingId::generate(), id.clone()] {
-                    let left = Cursor::new(at, other.through(worker)) > after;
+                    let left = Cursor::new(at, other.through(worker).unwrap()) > after;
                     assert_eq!(Cursor::new(at, other) > inner, left, "{worker} behind one of {of}");
                 }
             }

@@ -58,7 +58,7 @@ mod tests {
 
     fn booking(worker: &NodeName, start: i64) -> Arc<Booking> {
         Arc::new(Booking {
-            id: BookingId::generate().through(worker),
+            id: BookingId::generate().through(worker).unwrap(),
             resource_id: "pixel".parse().unwrap(),
             holder: "ci".parse().unwrap(),
             window: Window::try_from((start, start + 1)).unwrap(),
