@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
+use super::calendar::pause::Told;
 use super::fleet::Fleet;
 use super::in_doubt::Orphans;
 use super::message::{FirstGrant, FleetLease, FrontMessage};
@@ -85,7 +86,7 @@ pub(super) struct Worker {
     /// Calls that it has not answered.
     pub(super) calls_out: usize,
     /// What it has been told over this link of new holds.
-    pub(super) told_paused: Option<bool>,
+    pub(super) told: Told,
 }
 
 impl Worker {
@@ -164,7 +165,7 @@ impl Actor for Front {
                 hello: None,
                 last_seen: None,
                 calls_out: 0,
-                told_paused: None,
+                told: Told::default(),
             };
             workers.insert(worker.clone(), worker_state);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::calendar::pause::Told;
 use super::fleet::Stage;
 use super::front::{FrontState, Worker};
 use super::message::FirstGrant;
@@ -20,7 +21,7 @@ impl FrontState {
         let Some(worker) = self.heard(name) else { return };
         worker.link = Some(link);
         worker.reported = false;
-        worker.told_paused = None;
+        worker.told = Told::default();
         worker.incompatible = false;
         let anew = worker.view.as_mut().filter(|view| view.incarnation() != hello.incarnation);
         if let Some(view) = anew {

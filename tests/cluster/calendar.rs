@@ -382,6 +382,25 @@ async fn a_pause_reaches_the_workers_that_are_here_and_those_that_come_back_and_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_refuses_a_pause_is_told_again_with_patience_and_anew_when_an_admin_says_it_anew() {
+    let (lab, _rack, script) = pretended().await;
+    let (gateway, admin) = (lab.gateway(), Caller::admin());
+    script.refuses(Refusal::internal("it cannot be stored"));
+    script.answers(CalendarAnswer::Holds(Vec::new()));
+    script.refuses(Refusal::internal("it cannot be stored"));
+    gateway.pause_holds(&admin, None, true).await.unwrap();
+    eventually("it is told", || async { (told(&script) == [true]).then_some(()) }).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert_eq!(told(&script), [true], "not at once");
+    eventually("it is told until it follows", || async { (told(&script) == [true; 4]).then_some(()) }).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(told(&script), [true; 4], "and then no more");
+
+    gateway.pause_holds(&admin, None, true).await.unwrap();
+    eventually("an admin has said it anew", || async { (told(&script) == [true; 5]).then_some(()) }).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_of_one_resource_goes_to_its_worker_as_whoever_asks_for_it() {
     let (lab, _rack, script) = pretended().await;
     let paused = lab.gateway().pause_holds(&Caller::admin(), Some("pixel".parse().unwrap()), true).await.unwrap();
