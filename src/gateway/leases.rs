@@ -10,7 +10,7 @@ use super::session::{CallId, Outcome};
 use super::table::Route;
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
-use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal, RenewAsk};
+use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal, RenewAsk, Role};
 use crate::wire::call::{Answer, Call};
 
 type Reply = RpcReplyPort<Result<FleetLease, Refusal>>;
@@ -20,7 +20,8 @@ impl FrontState {
         match self.routed(&id, caller, "renew") {
             Ok(FleetLease { worker, lease, .. }) => {
                 let RenewAsk { ttl, fence, allow_shorter } = ask;
-                let call = Call::Renew { lease: lease.id, fence, ttl_ms: ttl.map(u64::from), allow_shorter };
+                let (ttl_ms, admin) = (ttl.map(u64::from), caller.role == Role::Admin);
+                let call = Call::Renew { lease: lease.id, fence, ttl_ms, allow_shorter, admin };
                 self.ask(&worker, CallKind::Renew { id, fence, reply }, call, CALL_BOUND);
             }
             Err(refusal) => drop(reply.send(Err(refusal))),

@@ -174,7 +174,7 @@ impl Uplink {
     }
 
     fn hand_over(&self, call: Call) -> Option<Begun> {
-        let authority = || Authority::Gateway(self.gateway.clone());
+        let authority = |admin| Authority::Gateway { name: self.gateway.clone(), admin };
         let (message, begun) = match call {
             Call::Dispatch(dispatch) => match self.checked(dispatch) {
                 Ok((ask, origin)) => {
@@ -187,13 +187,13 @@ impl Uplink {
                 let (reply, answer) = port();
                 (DeskMessage::Settle { request, attempt, reply }, Begun::Settled(answer))
             }
-            Call::Renew { lease, fence, ttl_ms, allow_shorter } => {
+            Call::Renew { lease, fence, ttl_ms, allow_shorter, admin } => {
                 let ttl = match ttl_ms.map(|ms| self.bounded(ms)).transpose() {
                     Ok(ttl) => ttl,
                     Err(refusal) => return Some(Begun::Refused(refusal)),
                 };
                 let (reply, answer) = port();
-                let authority = authority();
+                let authority = authority(admin);
                 (DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply }, Begun::Renewed(answer))
             }
             Call::Calendar(call) => match fitting(&self.gateway, call) {
@@ -205,7 +205,8 @@ impl Uplink {
             },
             Call::Release { lease, fence } => {
                 let (reply, answer) = port();
-                (DeskMessage::Release { lease, fence, authority: authority(), reply }, Begun::Released(answer))
+                let authority = authority(false);
+                (DeskMessage::Release { lease, fence, authority, reply }, Begun::Released(answer))
             }
         };
         self.desk.cast(message).ok()?;

@@ -214,7 +214,12 @@ pub enum Authority {
     /// A client of this node.
     Client(Caller),
     /// The gateway, for the leases that it asked for itself; it has checked their owner.
-    Gateway(NodeName),
+    Gateway {
+        /// Its name.
+        name: NodeName,
+        /// True when an admin of the gateway's asks.
+        admin: bool,
+    },
 }
 
 impl Authority {
@@ -222,7 +227,15 @@ impl Authority {
     pub fn may_change(&self, holder: &Requester) -> bool {
         match self {
             Authority::Client(caller) => caller.may_change(holder),
-            Authority::Gateway(name) => holder.via.as_ref() == Some(name),
+            Authority::Gateway { name, .. } => holder.via.as_ref() == Some(name),
+        }
+    }
+
+    /// True on the word of an admin, whom the bookings of others do not stop.
+    pub fn is_admin(&self) -> bool {
+        match self {
+            Authority::Client(caller) => caller.role == Role::Admin,
+            Authority::Gateway { admin, .. } => *admin,
         }
     }
 }
@@ -288,9 +301,12 @@ mod tests {
 
     #[test]
     fn a_gateway_changes_only_what_it_asked_for_itself() {
-        let gateway = Authority::Gateway("gateway".parse().unwrap());
-        assert!(gateway.may_change(&"gw:gateway:ci".parse().unwrap()));
-        assert!(!gateway.may_change(&"gw:other:ci".parse().unwrap()));
-        assert!(!gateway.may_change(&"ci".parse().unwrap()));
+        for admin in [false, true] {
+            let gateway = Authority::Gateway { name: "gateway".parse().unwrap(), admin };
+            assert!(gateway.may_change(&"gw:gateway:ci".parse().unwrap()));
+            assert!(!gateway.may_change(&"gw:other:ci".parse().unwrap()));
+            assert!(!gateway.may_change(&"ci".parse().unwrap()));
+            assert_eq!(gateway.is_admin(), admin);
+        }
     }
 }

@@ -66,6 +66,9 @@ pub enum Call {
         /// Rather a shorter renewal than none, where a booking is in the way.
         #[serde(default)]
         allow_shorter: bool,
+        /// True when an admin of the gateway's asks, whom the bookings of others do not stop.
+        #[serde(default)]
+        admin: bool,
     },
     /// End a lease.
     Release {

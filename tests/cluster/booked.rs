@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::model::time::later;
-use berth::model::{BookingId, BookingStatus, Caller, Code, HoldId, HoldStatus, Role};
-use berth::service::ask::Headers;
+use berth::model::{BookingId, BookingStatus, Caller, Code, HoldId, HoldStatus, RenewAsk, Role};
+use berth::service::ask::{AcquireBody, Headers};
 use berth::service::calendar::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody, RescheduleBody};
 use berth::service::calendar::views::{Booked, BookingView, HoldCreated};
 
-use crate::lab::{Lab, eventually};
+use crate::lab::{Lab, active, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -130,6 +131,25 @@ async fn a_gateway_does_not_resume_what_the_worker_itself_has_paused() {
     gateway.pause_holds(&admin, None, false).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(hold(&lab, &agent("ci"), &minute(&lab.clock, 10)).await.unwrap_err(), Code::HoldsPaused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admins_lease_is_renewed_across_a_booked_window_also_through_the_gateway() {
+    let lab = Lab::with(&[("BERTH_BOOKINGS__MODE", "enforced")]).await;
+    let gateway = lab.gateway();
+    book(&lab, &agent("other"), minute(&lab.clock, 10)).await.unwrap();
+    let held = lab.acquire("job-1", "pixel", 20 * MINUTE).await.unwrap();
+    let renewed = lab.renew(&held.id).await.unwrap();
+    assert_eq!((renewed.ttl_ms, renewed.asked_ttl_ms), (held.ttl_ms, None));
+    gateway.release(&Caller::admin(), &held.id, None).await.unwrap();
+
+    let ask_of_agent = AcquireBody { ttl_ms: Some(300_000.try_into().unwrap()), ..AcquireBody::default() };
+    let rules = LeaseRules::default();
+    let ask_of_agent = ask_of_agent.into_ask("pixel".parse().unwrap(), &agent("ci"), Headers::default(), &rules);
+    let own = active(gateway.acquire(&agent("ci"), ask_of_agent.unwrap()).await.unwrap());
+    let ask = RenewAsk { ttl: Some(1_200_000.try_into().unwrap()), ..RenewAsk::default() };
+    let refused = gateway.renew(&agent("ci"), &own.id, ask).await.unwrap_err();
+    assert_eq!(refused.code, Code::ResourceBooked);
 }
 
 #[tokio::test(start_paused = true)]

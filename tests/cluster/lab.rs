@@ -53,12 +53,18 @@ pub struct Lab {
 impl Lab {
     /// Starts the lab and waits until it admits requests.
     pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same with other values in the lab file, as variables name them.
+    pub async fn with(variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lab.toml");
         std::fs::write(&path, FILE).unwrap();
         let state = directory.path().join("state").to_string_lossy().into_owned();
         let state_dir = [("BERTH_LAB__STATE_DIR".to_owned(), state)];
-        let file = Effective::load(Source::File(path), state_dir.into_iter()).unwrap().lab;
+        let others = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let file = Effective::load(Source::File(path), state_dir.into_iter().chain(others)).unwrap().lab;
         // A year in which the certificates that are made now are valid.
         let clock = Clock::tokio(Clock::system().now().wall);
         let weather = Weather::default();

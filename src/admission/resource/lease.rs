@@ -25,8 +25,7 @@ pub(super) fn renew(
     let now = draft.around.now;
     let mut lease = held.lease;
     let asked = ttl.unwrap_or(lease.ttl);
-    let by_admin = matches!(authority, Authority::Client(caller) if caller.role == Role::Admin);
-    let room = booked::room(draft, &lease.holder, by_admin);
+    let room = booked::room(draft, &lease.holder, authority.is_admin());
     let Some(fitted) = room.fitted(asked, allow_shorter, now.wall) else {
         return Reply::Refused(resource_booked(draft, room));
     };
@@ -48,7 +47,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: &LeaseId, fence: Option<Fence>,
         Ok(Held { lease, .. }) => {
             let by_admin = match authority {
                 Authority::Client(caller) => caller.role == Role::Admin && !caller.owns(&lease.holder),
-                Authority::Gateway(_) => false,
+                Authority::Gateway { .. } => false,
             };
             let reason = if by_admin { EndReason::Admin } else { EndReason::Explicit };
             draft.end(lease.clone(), reason);

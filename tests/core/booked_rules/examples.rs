@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth::admission::calendar::{BookingMove, CalendarChange, CalendarCommand, Miss};
 use berth::admission::resource::{Change, Command, Reply};
-use berth::model::{Asker, BookingStatus, Code, Role, Slot, SlotLength, TokenHash, WaitingFor};
+use berth::model::{Asker, Authority, BookingStatus, Code, Role, Slot, SlotLength, TokenHash, WaitingFor};
 
 use super::bench::*;
 use super::fresh;
@@ -80,6 +80,19 @@ fn enforced_before_the_window_a_lease_ends_by_the_start() {
     granted(device.take(ask(2, "kim", minutes(10), now), now));
     let mut device = booked(ENFORCED);
     granted(device.take(by_admin(ask(3, "admin", minutes(11), now)), now));
+}
+
+#[test]
+fn enforced_a_gateways_admin_renews_across_the_window_and_its_agents_do_not() {
+    let mut device = booked(ENFORCED);
+    let held = granted(device.take(by_admin(ask(1, "gw:gateway:kim", minutes(90), min(0))), min(0)));
+    let renewed = |admin| {
+        let authority = Authority::Gateway { name: "gateway".parse().unwrap(), admin };
+        let (lease, ttl) = (held.lease.id.clone(), Some(minutes(90)));
+        Command::Renew { lease, fence: None, ttl, allow_shorter: false, authority }
+    };
+    stopped(device.take(renewed(false), min(30)));
+    assert_eq!(granted(device.take(renewed(true), min(30))).deadline, min(120).run);
 }
 
 #[test]

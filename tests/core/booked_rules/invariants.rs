@@ -7,9 +7,7 @@ use berth::admission::calendar::{BookingMove, Calendar, CalendarChange, Calendar
 use berth::admission::resource::{Around, Change, Command, Decision, Otherwise, Reply, ResourceState, apply, decide};
 use berth::clock::Now;
 use berth::model::time::{remaining, whole};
-use berth::model::{
-    Authority, Booking, BookingMode, BookingPolicy, BookingStatus, Code, LeaseRecord, Proposal, Requester, Role,
-};
+use berth::model::{Booking, BookingMode, BookingPolicy, BookingStatus, Code, LeaseRecord, Proposal, Requester};
 use jiff::Timestamp;
 
 use super::steps::taken_from;
@@ -180,8 +178,7 @@ fn a_lease_keeps_out_of_the_windows_of_others(it: &Happened) {
             assert!(left.is_none_or(|left| deadline.left(it.now().run) <= left), "{left:?} left: {lease:?}");
         }
         Change::Renewed { lease, deadline, told: true, .. } => {
-            let by_admin =
-                matches!(it.command, Command::Renew { authority: Authority::Client(by), .. } if by.role == Role::Admin);
+            let by_admin = matches!(it.command, Command::Renew { authority, .. } if authority.is_admin());
             let was = state.held.iter().find(|held| held.lease.id == lease.id).unwrap();
             let left = it.left(state, &lease.holder, by_admin);
             let reaches_on = *deadline > was.deadline;

@@ -59,8 +59,10 @@ fn calls_are_what_the_workers_of_today_read() {
       ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3›
     ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹02›
-    ‹82 a2›id‹07 a4›call‹81 a5›renew‹84 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
-    ‹82 a2›id‹07 a4›call‹81 a5›renew‹84 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0 ac›allowShorter‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
+      ‹a5›admin‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0 ac›allowShorter‹c2 a5›admin
+      ‹c3›
     ‹82 a2›id‹07 a4›call‹81 a7›release‹82 a5›lease‹a7›ad-7f3a‹a5›fence‹05›
     ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
       ‹a3›ask‹81 a4›book‹84 a8›resource‹a9›pixel-8-a‹a4›slot‹82 a8›startsAt‹cf0006474846204000 a6›length‹81›

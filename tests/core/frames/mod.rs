@@ -231,8 +231,8 @@ fn calls() -> Vec<Call> {
         Call::Dispatch(dispatch()),
         Call::Dispatch(bare_dispatch()),
         Call::Settle { request: sample::request(1), attempt: 2 },
-        Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000), allow_shorter: true },
-        Call::Renew { lease: lease(), fence: None, ttl_ms: None, allow_shorter: false },
+        Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000), allow_shorter: true, admin: false },
+        Call::Renew { lease: lease(), fence: None, ttl_ms: None, allow_shorter: false, admin: true },
         Call::Release { lease: lease(), fence: Some(Fence(5)) },
     ]
     .into_iter()

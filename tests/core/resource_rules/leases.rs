@@ -117,7 +117,8 @@ fn a_release_by_its_owner_is_explicit_and_by_an_admin_is_told_apart() {
     assert_eq!(reason("ruth/job-1", client("ruth", Role::Agent)), EndReason::Explicit);
     assert_eq!(reason("ruth", client("ruth", Role::Admin)), EndReason::Explicit, "an admin's own lease");
     assert_eq!(reason("ruth", Authority::Client(Caller::admin())), EndReason::Admin);
-    assert_eq!(reason("gw:gateway:ruth", Authority::Gateway(text("gateway"))), EndReason::Explicit);
+    let gateway = |admin| Authority::Gateway { name: text("gateway"), admin };
+    assert_eq!(reason("gw:gateway:ruth", gateway(false)), EndReason::Explicit);
 }
 
 #[test]
@@ -129,7 +130,8 @@ fn a_machines_operator_who_ends_a_lease_of_the_gateways_operator_is_not_its_owne
 fn a_foreign_lease_is_neither_renewed_nor_released() {
     let (mut device, _) = held_by("kim");
     assert_eq!(refused(&mut device, renew(None, None), at(1)), Code::InsufficientPermissions);
-    for authority in [client("ruth", Role::Agent), client("kim", Role::Viewer), Authority::Gateway(text("gateway"))] {
+    let gateway = Authority::Gateway { name: text("gateway"), admin: true };
+    for authority in [client("ruth", Role::Agent), client("kim", Role::Viewer), gateway] {
         assert_eq!(refused(&mut device, release(None, authority), at(1)), Code::InsufficientPermissions);
     }
 }

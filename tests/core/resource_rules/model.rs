@@ -325,7 +325,7 @@ impl Model {
                 Role::Agent => lease.holder.to_string().split('/').next() == Some(caller.principal.as_str()),
                 Role::Admin => true,
             },
-            Authority::Gateway(name) => lease.holder.to_string().starts_with(&format!("gw:{name}:")),
+            Authority::Gateway { name, .. } => lease.holder.to_string().starts_with(&format!("gw:{name}:")),
         };
         match (mine, fence.is_none_or(|fence| fence == lease.fence)) {
             (false, _) => Err(Code::InsufficientPermissions),

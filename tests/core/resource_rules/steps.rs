@@ -74,8 +74,8 @@ fn authorities() -> impl Strategy<Value = Authority> {
         1 => Just(client("ruth", Role::Agent)),
         1 => Just(client("kim", Role::Viewer)),
         4 => Just(Authority::Client(Caller::admin())),
-        2 => Just(Authority::Gateway(sample::text("gateway"))),
-        1 => Just(Authority::Gateway(sample::text("other"))),
+        2 => any::<bool>().prop_map(|admin| Authority::Gateway { name: sample::text("gateway"), admin }),
+        1 => any::<bool>().prop_map(|admin| Authority::Gateway { name: sample::text("other"), admin }),
     ]
 }
 
