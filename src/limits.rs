@@ -26,14 +26,12 @@ pub const HOLDS_PER_PRINCIPAL_MAX: usize = 8;
 pub const CALENDAR_ARCHIVE_MAX: usize = 100_000;
 /// How long one that is over is remembered at most (SPEC §6).
 pub const CALENDAR_ARCHIVE_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Bookings in one answer.
+/// Bookings in one answer, and holds.
 pub const BOOKINGS_PAGE_MAX: usize = 500;
 /// The longest window that any lab file may allow (`bookings.max_duration`).
 pub const WINDOW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Bookings in one answer of a worker to its gateway. They fit a frame, however long their notes.
 pub const BOOKINGS_PER_FRAME_MAX: usize = 256;
-/// Holds in one answer of a worker to its gateway.
-pub const HOLDS_PER_FRAME_MAX: usize = 1_024;
 /// Workers that a gateway asks at once for their bookings.
 pub const CALENDARS_ASKED_MAX: usize = 32;
 /// Callers that wait for one lease request.

@@ -5,16 +5,15 @@
 //! a hold only the hash is ever said.
 //!
 //! An answer fits a frame. A page has at most [`BOOKINGS_PER_FRAME_MAX`] bookings, whatever was asked for, and says where
-//! the next begins. Bookings that were made together have one note, and it is said once, with the first of them. Of more than
-//! [`HOLDS_PER_FRAME_MAX`] holds a worker says the active ones, and then those that were to end last.
+//! the next begins. Bookings that were made together have one note, and it is said once, with the first of them. A list of
+//! holds has at most [`BOOKINGS_PAGE_MAX`].
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{BOOKINGS_PER_FRAME_MAX, FRAME_BYTES_MAX, HOLDS_PER_FRAME_MAX};
+use crate::limits::{BOOKINGS_PAGE_MAX, BOOKINGS_PER_FRAME_MAX, FRAME_BYTES_MAX};
 use crate::model::{
     Asker, Booking, BookingFilter, BookingId, Cursor, Hold, HoldId, HoldStatus, IdempotencyKey, Note, OCCURRENCES_MAX,
     Rebooking, Repeat, Requester, ResourceId, SeriesId, Slot, TokenHash, Window,
@@ -26,7 +25,7 @@ const ROW_BYTES_MAX: usize = 1_000;
 const NOTE_BYTES_MAX: usize = 512 * 4 + 3;
 const _: () = assert!(BOOKINGS_PER_FRAME_MAX * (ROW_BYTES_MAX + NOTE_BYTES_MAX) + 128 * 1024 < FRAME_BYTES_MAX);
 const _: () = assert!(OCCURRENCES_MAX * ROW_BYTES_MAX + NOTE_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
-const _: () = assert!(HOLDS_PER_FRAME_MAX * ROW_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(BOOKINGS_PAGE_MAX * ROW_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
 
 /// One call, and on whose word.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,7 +74,7 @@ pub enum CalendarAsk {
         resource: Option<ResourceId>,
         /// Which of them.
         filter: BookingFilter,
-        /// At most so many; never more than [`BOOKINGS_PAGE_MAX`](crate::limits::BOOKINGS_PAGE_MAX).
+        /// At most so many; never more than [`BOOKINGS_PAGE_MAX`].
         limit: usize,
     },
     /// Hold a slot. Answer: `hold`.
@@ -187,13 +186,6 @@ impl CalendarAnswer {
             CalendarAnswer::Cancelled { booking, mut following } => {
                 following.iter_mut().for_each(|later| take_note(later, booking.note.as_ref()));
                 CalendarAnswer::Cancelled { booking, following }
-            }
-            CalendarAnswer::Holds(mut holds) => {
-                if holds.len() > HOLDS_PER_FRAME_MAX {
-                    holds.sort_by_key(|hold| (hold.status != HoldStatus::Active, Reverse(hold.expires_at)));
-                    holds.truncate(HOLDS_PER_FRAME_MAX);
-                }
-                CalendarAnswer::Holds(holds)
             }
             other => other,
         }
@@ -315,19 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn of_more_holds_than_fit_the_active_ones_are_said_and_then_the_latest() {
-        let holds = (0..HOLDS_PER_FRAME_MAX + 9).map(|index| HoldSeen {
+    fn the_longest_list_of_holds_fits_a_frame() {
+        let holds = (0..BOOKINGS_PAGE_MAX).map(longest).map(|booking| HoldSeen {
             id: HoldId::generate(),
-            resource_id: "r".repeat(128).parse().unwrap(),
-            holder: "ci".parse().unwrap(),
-            window: longest(index).window,
-            status: if index == 0 { HoldStatus::Active } else { HoldStatus::Expired },
-            expires_at: longest(index).window.ends_at(),
-            booking: None,
+            resource_id: booking.resource_id.clone(),
+            holder: booking.holder.clone(),
+            window: booking.window,
+            status: HoldStatus::Confirmed,
+            expires_at: booking.window.ends_at(),
+            booking: Some(booking.id.clone()),
         });
-        let CalendarAnswer::Holds(said) = read_back(CalendarAnswer::Holds(holds.collect())) else { panic!() };
-        assert_eq!(said.len(), HOLDS_PER_FRAME_MAX);
-        assert_eq!(said[0].status, HoldStatus::Active);
-        assert!(said[1].expires_at > said[2].expires_at);
+        let holds = CalendarAnswer::Holds(holds.collect());
+        assert_eq!(read_back(holds.clone()), holds);
     }
 }
