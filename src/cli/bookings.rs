@@ -1,5 +1,7 @@
 //! `berth lease bookings`.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::booking_args::{BookingCommand, ListBookings};
@@ -24,12 +26,14 @@ pub(super) async fn run(command: BookingCommand, client: &Client, output: &mut O
             })
         }
         BookingCommand::List(args) => {
-            let bookings = every(&args, client).await?;
-            if bookings.is_empty() {
+            let all = every(&args, client).await?;
+            if all.bookings.is_empty() {
                 output.talk("no bookings");
             }
-            let human = listed(&bookings);
-            output.answer(&Bookings { bookings, next: None }, || human)
+            for worker in &all.unreachable {
+                output.talk(&format!("not shown: the bookings of {worker}, which is not connected"));
+            }
+            output.answer(&all, || listed(&all.bookings))
         }
         BookingCommand::Show { booking } => {
             let booking = client.booking(&booking).await?;
@@ -54,19 +58,20 @@ pub(super) async fn run(command: BookingCommand, client: &Client, output: &mut O
 }
 
 /// All pages of a list, as one.
-async fn every(args: &ListBookings, client: &Client) -> anyhow::Result<Vec<BookingView>> {
+async fn every(args: &ListBookings, client: &Client) -> anyhow::Result<Bookings> {
     let mut query = args.query();
-    let mut bookings = Vec::new();
+    let (mut bookings, mut unreachable) = (Vec::new(), BTreeSet::new());
     loop {
         let page = client.bookings(args.resource.as_ref(), &query).await?;
         let none = page.bookings.is_empty();
         bookings.extend(page.bookings);
+        unreachable.extend(page.unreachable);
         match page.next {
-            // A page that leads nowhere ends the list, whatever it says.
-            Some(next) if !none && query.after.as_ref() != Some(&next) => {
+            // A page that leads nowhere, or back, ends the list, whatever it says.
+            Some(next) if !none && query.after.as_ref().is_none_or(|after| next > *after) => {
                 query = BookingQuery { after: Some(next), ..query };
             }
-            _ => return Ok(bookings),
+            _ => return Ok(Bookings { bookings, next: None, unreachable: unreachable.into_iter().collect() }),
         }
     }
 }
@@ -97,7 +102,7 @@ pub(super) fn window(starts_at: Timestamp, ends_at: Timestamp) -> String {
     format!("{} to {}", until(starts_at), until(ends_at))
 }
 
-fn shown<T: ToString>(fact: &Option<T>) -> String {
+pub(super) fn shown<T: ToString>(fact: &Option<T>) -> String {
     fact.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::bookings::{said, window};
+use super::bookings::{said, shown, window};
 use super::failure::Misuse;
 use super::hold_args::{HoldCommand, HoldsCommand};
 use super::lease::until;
@@ -108,7 +108,7 @@ fn listed(holds: &[HoldView]) -> String {
         [
             hold.id.to_string(),
             hold.resource_id.to_string(),
-            hold.holder_id.to_string(),
+            shown(&hold.holder_id),
             until(hold.starts_at),
             until(hold.ends_at),
             hold.status.as_str().to_owned(),
@@ -123,7 +123,7 @@ fn sheet(hold: &HoldView) -> String {
     table::sheet([
         ("hold", hold.id.to_string()),
         ("resource", hold.resource_id.to_string()),
-        ("holder", hold.holder_id.to_string()),
+        ("holder", shown(&hold.holder_id)),
         ("from", until(hold.starts_at)),
         ("to", until(hold.ends_at)),
         ("status", hold.status.as_str().to_owned()),

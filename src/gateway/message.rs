@@ -53,6 +53,15 @@ pub struct FleetResource {
     pub reachable: bool,
 }
 
+/// The roster, in the order of the names.
+#[derive(Debug, Clone, Default)]
+pub struct Presence {
+    /// Those that can be asked something now.
+    pub here: Vec<NodeName>,
+    /// Those that are not connected, or have not reported yet.
+    pub away: Vec<NodeName>,
+}
+
 /// A worker of the roster.
 #[derive(Debug, Clone)]
 pub struct WorkerNow {
@@ -137,8 +146,8 @@ pub enum FrontMessage {
         /// Answered once every worker that is here is being told.
         reply: RpcReplyPort<()>,
     },
-    /// The workers that can be asked something now.
-    Reachable(RpcReplyPort<Vec<NodeName>>),
+    /// Which workers can be asked something now.
+    Presence(RpcReplyPort<Presence>),
     /// A request, as soon as it is settled.
     Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
     /// A request, as it is now.

@@ -23,7 +23,7 @@ impl FrontState {
             }
             FrontMessage::Resources(reply) => drop(reply.send(self.all_resources().collect())),
             FrontMessage::Resource(address, reply) => drop(reply.send(self.one_resource(&address))),
-            FrontMessage::Reachable(reply) => drop(reply.send(self.reachable())),
+            FrontMessage::Presence(reply) => drop(reply.send(self.presence())),
             FrontMessage::Workers(reply) => drop(reply.send(self.all_workers())),
             FrontMessage::Rebuild(reply) => {
                 let now = RebuildNow { done: self.rebuilt, unheard: self.unheard(), roster: self.workers.len() };

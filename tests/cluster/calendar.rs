@@ -285,7 +285,7 @@ async fn a_hold_is_made_by_the_hash_of_its_token_and_confirmed_by_it() {
     script.answers(CalendarAnswer::Hold(hold(HoldStatus::Active, None)));
     let held = gateway.hold(&ci, "pixel".parse().unwrap(), hold_body(), Headers::default()).await.unwrap();
     assert_eq!(held.hold.id.to_string(), format!("rack-1.{id}"));
-    assert_eq!(held.hold.holder_id.to_string(), "ci");
+    assert_eq!(held.hold.holder_id.unwrap().to_string(), "ci");
     let CalendarAsk::Hold { token, .. } = last(&script).ask else { panic!("no hold was asked for") };
     assert_eq!(token, TokenHash::of(held.token.expose()));
 
@@ -339,6 +339,28 @@ async fn the_bookings_of_all_workers_are_one_list_that_is_read_page_by_page() {
     assert_eq!(after(&two), Cursor::new(at(120), middle.id.clone()), "its own name, without the worker's");
     assert_eq!(after(&one).starts_at(), at(120));
     assert!(after(&one) < Cursor::behind(&late));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_all_names_the_workers_whose_bookings_it_does_not_have() {
+    let (mut lab, _rack, script) = pretended().await;
+    let (gateway, ci, made) = (lab.gateway(), agent("ci"), booking("gw:gateway:ci", 60));
+    let list = || async {
+        script.forget();
+        script.answers(CalendarAnswer::Bookings { bookings: vec![made.clone()], next: None });
+        gateway.bookings(&ci, None, BookingQuery::default()).await
+    };
+    let shape = serde_json::to_value(list().await.unwrap()).unwrap();
+    assert_eq!(shape.get("unreachable"), None, "every worker is here");
+    lab.stop("rack-2").await;
+    let page =
+        eventually("one is away", || async { list().await.ok().filter(|page| !page.unreachable.is_empty()) }).await;
+    assert_eq!(page.bookings.len(), 1);
+    assert_eq!(serde_json::to_value(page).unwrap()["unreachable"], serde_json::json!(["rack-2"]));
+    // One that is here and does not answer is another thing.
+    script.forget();
+    let refused = gateway.bookings(&ci, None, BookingQuery::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::WorkerUnreachable);
 }
 
 /// What a worker was told of new holds.

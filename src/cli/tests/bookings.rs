@@ -220,6 +220,30 @@ async fn bookings_are_a_table_over_all_pages_and_those_of_others_say_only_when()
             .await;
     assert_eq!(round.run(&["lease", "bookings", "list", "--all"]).await.exit, 0);
     assert_eq!(round.asked().len(), 2);
+    // Neither is one of two that lead to each other.
+    let page =
+        |number: usize| json!({"bookings": [booking(1, &json!({}))], "next": format!("{}-{BOOKING}", 7 - number % 2)});
+    let round = Node::new(move |number, _| Say::Json(200, page(number))).await;
+    assert_eq!(round.run(&["lease", "bookings", "list", "--all"]).await.exit, 0);
+    assert_eq!(round.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_list_says_whose_bookings_it_does_not_have() {
+    let pages = [
+        json!({"bookings": [booking(1, &json!({}))], "next": format!("7-{BOOKING}"), "unreachable": ["rack-3"]}),
+        json!({"bookings": [booking(2, &json!({}))], "unreachable": ["rack-2", "rack-3"]}),
+    ];
+    let node = Node::new(move |number, _| Say::Json(200, pages[number % 2].clone())).await;
+    let ran = node.run(&["lease", "bookings", "list", "--all"]).await;
+    assert_eq!((ran.exit, ran.out.lines().count()), (0, 3));
+    insta::assert_snapshot!(ran.err, @r"
+    not shown: the bookings of rack-2, which is not connected
+    not shown: the bookings of rack-3, which is not connected
+    ");
+    let ran = node.run(&["lease", "bookings", "list", "--all", "--json"]).await;
+    let shape: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&shape["unreachable"], ran.err.as_str()), (&json!(["rack-2", "rack-3"]), ""));
 }
 
 #[tokio::test]

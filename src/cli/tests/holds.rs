@@ -243,6 +243,11 @@ async fn holds_are_a_table_and_one_is_a_sheet() {
     ");
     let ran = node.run(&["lease", "holds", "show", HOLD, "--json"]).await;
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["hold"]["bookingId"], BOOKING);
+    let mut nobodys = hold(&json!({}));
+    nobodys.as_object_mut().unwrap().remove("holderId");
+    let node = Node::new(move |_, _| Say::Json(200, json!({ "hold": nobodys }))).await;
+    let ran = node.run(&["lease", "holds", "show", HOLD]).await;
+    assert!(ran.exit == 0 && !ran.out.contains("holder"), "{}", ran.out);
     let none = Node::new(|_, _| Say::Json(200, json!({"holds": []}))).await;
     let ran = none.run(&["lease", "holds", "list", "bench"]).await;
     assert_eq!(ran, Ran { exit: 0, out: String::new(), err: "no holds\n".to_owned() });

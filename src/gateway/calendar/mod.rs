@@ -9,6 +9,7 @@ use ractor::RpcReplyPort;
 use self::names::{inward, outward, refused};
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FrontState};
+use super::message::Presence;
 use super::read::ambiguous_resource;
 use super::session::Outcome;
 use crate::admission::calendar::{unknown_booking, unknown_hold};
@@ -114,10 +115,14 @@ impl FrontState {
         held.map_or_else(|| LeaseId::through(worker, lease), |held| self.table.name(worker, &held.lease))
     }
 
-    /// The workers that can be asked now, in the order of their names.
-    pub(super) fn reachable(&self) -> Vec<NodeName> {
-        let reachable = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
-        reachable.map(|(name, _)| name.clone()).collect()
+    /// Which workers can be asked now.
+    pub(super) fn presence(&self) -> Presence {
+        let mut presence = Presence::default();
+        for (name, worker) in &self.workers {
+            let side = if worker.takes_requests() { &mut presence.here } else { &mut presence.away };
+            side.push(name.clone());
+        }
+        presence
     }
 }
 

@@ -284,3 +284,24 @@ async fn no_log_and_no_refusal_repeats_a_token() {
     assert!(log.contains(&confirm), "the log is watched: {log}");
     assert!(!log.contains("5ec2e7") && !log.contains("5327335") && !log.contains(&made[4..]), "{log}");
 }
+
+#[tokio::test]
+async fn whoever_shows_the_token_of_anothers_hold_does_not_hear_whose_it_is() {
+    let house = House::new();
+    let token = HoldToken::generate().unwrap();
+    for (secret, holder, named) in [
+        (&house.agent, "ci", true),
+        (&house.agent, "ci/job-9", true),
+        (&house.agent, "other", false),
+        (&house.agent, "gw:gateway:ci", false),
+        (&house.admin, "other", true),
+    ] {
+        house.fake.answers(CalendarAnswer::Hold(hold(holder)));
+        let told = release(&house, secret, Some(token.expose())).await;
+        let mut expected = view(holder);
+        if !named {
+            expected.as_object_mut().unwrap().remove("holderId");
+        }
+        assert_eq!(told.body, json!({ "hold": expected }), "{holder}");
+    }
+}

@@ -9,7 +9,7 @@ use futures_util::stream::iter;
 use super::Calendars;
 use super::merge::Merged;
 use super::views::DoctorView;
-use crate::gateway::message::FrontMessage;
+use crate::gateway::message::{FrontMessage, Presence};
 use crate::limits::CALENDARS_ASKED_MAX;
 use crate::model::{Asker, Caller, Code, NodeName, Refusal, Requester, SubName};
 use crate::service::{ACTOR_BOUND, GatewayService, ask_actor, unanswered};
@@ -24,14 +24,14 @@ impl Calendars for GatewayService {
 
     async fn calendar(&self, worker: Option<NodeName>, call: CalendarCall) -> Result<CalendarAnswer, Refusal> {
         match &call.ask {
-            CalendarAsk::Bookings { resource: None, limit, .. } => {
-                let limit = *limit;
-                let merged = tokio::time::timeout(ACTOR_BOUND, self.bookings_of_all(call, limit)).await;
-                merged.unwrap_or_else(|_| Err(too_slow()))
-            }
             CalendarAsk::PauseHolds { resource: None, paused } => self.pause_all(*paused).await,
             _ => self.ask(|reply| FrontMessage::Calendar { worker, call: Box::new(call), reply }).await?,
         }
+    }
+
+    async fn bookings_of_all(&self, call: CalendarCall) -> Result<(CalendarAnswer, Vec<NodeName>), Refusal> {
+        let merged = tokio::time::timeout(ACTOR_BOUND, self.merged(call)).await;
+        merged.unwrap_or_else(|_| Err(too_slow()))
     }
 
     async fn doctor(&self, caller: &Caller) -> Result<DoctorView, Refusal> {
@@ -42,11 +42,15 @@ impl Calendars for GatewayService {
 }
 
 impl GatewayService {
-    /// One page over every worker that can be asked. The page is whole or refused; of workers that are away it has nothing.
-    async fn bookings_of_all(&self, call: CalendarCall, limit: usize) -> Result<CalendarAnswer, Refusal> {
-        let workers = self.ask(FrontMessage::Reachable).await?;
-        let mut merged = Merged::new(limit);
-        let asked = workers.into_iter().map(|worker| {
+    /// One page over every worker that can be asked. The page is whole or refused; of workers that are away it has nothing,
+    /// and they are named.
+    async fn merged(&self, call: CalendarCall) -> Result<(CalendarAnswer, Vec<NodeName>), Refusal> {
+        let CalendarAsk::Bookings { filter, limit, .. } = &call.ask else {
+            return Err(Refusal::internal("the call is for no list of bookings"));
+        };
+        let mut merged = Merged::new(*limit, filter.after.clone());
+        let Presence { here, away } = self.ask(FrontMessage::Presence).await?;
+        let asked = here.into_iter().map(|worker| {
             let call = Box::new(call.clone());
             self.ask(|reply| FrontMessage::Calendar { worker: Some(worker), call, reply })
         });
@@ -58,7 +62,7 @@ impl GatewayService {
             }
         }
         let (bookings, next) = merged.page();
-        Ok(CalendarAnswer::Bookings { bookings, next })
+        Ok((CalendarAnswer::Bookings { bookings, next }, away))
     }
 
     /// Stops new holds on the whole lab, or lets them be made again: first on disk, then at every worker that is here. One

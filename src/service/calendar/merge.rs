@@ -9,6 +9,8 @@ use crate::model::{Booking, Cursor};
 #[derive(Debug)]
 pub(super) struct Merged {
     limit: usize,
+    /// Everything is behind this; what a worker says all the same is not taken.
+    after: Option<Cursor>,
     bookings: BTreeMap<Cursor, Arc<Booking>>,
     /// Up to where every worker has said all that it has; none while each has said everything.
     known: Option<Cursor>,
@@ -17,13 +19,16 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// An empty page of at most `limit` bookings.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, bookings: BTreeMap::new(), known: None, more: false }
+    /// An empty page of at most `limit` bookings behind `after`.
+    pub fn new(limit: usize, after: Option<Cursor>) -> Self {
+        Self { limit, after, bookings: BTreeMap::new(), known: None, more: false }
     }
 
     /// Adds the page of one worker; `more` when it has others behind.
-    pub fn add(&mut self, bookings: Vec<Arc<Booking>>, more: bool) {
+    pub fn add(&mut self, mut bookings: Vec<Arc<Booking>>, more: bool) {
+        if let Some(after) = &self.after {
+            bookings.retain(|booking| Cursor::behind(booking) > *after);
+        }
         if more && let Some(last) = bookings.last().map(|last| Cursor::behind(last)) {
             self.known = Some(self.known.take().map_or(last.clone(), |known| known.min(last)));
             self.more = true;
@@ -82,6 +87,28 @@ mod tests {
         (left, more)
     }
 
+    #[test]
+    fn a_worker_that_begins_anew_whatever_it_is_asked_holds_up_nobody() {
+        let names: [NodeName; 2] = ["rack-1", "rack-2"].map(|name| name.parse().unwrap());
+        let again: Vec<_> = (0..4).map(|start| booking(&names[0], start)).collect();
+        let sound: Vec<_> = (0..9).map(|start| booking(&names[1], start)).collect();
+        let (mut read, mut after) = (Vec::new(), None);
+        for _ in 0..20 {
+            let mut merged = Merged::new(3, after.clone());
+            merged.add(again.clone(), true);
+            let (bookings, more) = page(&sound, after.as_ref(), 3);
+            merged.add(bookings, more);
+            let (bookings, next) = merged.page();
+            read.extend(bookings);
+            assert!(next.is_none() || next > after, "it goes on");
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((read.len(), after), (again.len() + sound.len(), None), "each once, and then an end");
+    }
+
     proptest! {
         #[test]
         fn read_page_by_page_every_booking_comes_once_and_in_order(
@@ -98,7 +125,7 @@ mod tests {
             expected.sort_by_key(|booking| Cursor::behind(booking));
             let (mut read, mut after) = (Vec::new(), None);
             loop {
-                let mut merged = Merged::new(limit);
+                let mut merged = Merged::new(limit, after.clone());
                 for all in &workers {
                     let (bookings, more) = page(all, after.as_ref(), most.min(limit));
                     merged.add(bookings, more);

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use self::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody, RescheduleBody, sub_name};
 use self::views::{
     Booked, BookingView, Bookings, Cancelled, DoctorView, HoldCreated, HoldView, Holds, OneBooking, OneHold, Paused,
+    may_see,
 };
 use super::ask::Headers;
 use crate::admission::calendar::not_your_hold;
@@ -35,6 +36,11 @@ pub trait Calendars: Send + Sync + 'static {
     /// Carries a call out where it belongs. `worker` is the one that a resource's address names. The ids of bookings and
     /// holds are this node's, in the call and in the answer.
     async fn calendar(&self, worker: Option<NodeName>, call: CalendarCall) -> Result<CalendarAnswer, Refusal>;
+
+    /// A page of the bookings of all resources, and the workers whose bookings are not in it because they are away.
+    async fn bookings_of_all(&self, call: CalendarCall) -> Result<(CalendarAnswer, Vec<NodeName>), Refusal> {
+        Ok((self.calendar(None, call).await?, Vec::new()))
+    }
 
     /// Asks the database for what must not be; for admins.
     async fn doctor(&self, caller: &Caller) -> Result<DoctorView, Refusal>;
@@ -78,11 +84,20 @@ pub trait Calendars: Send + Sync + 'static {
             owner: own.then(|| asker.requester.owner()),
             after: query.after,
         };
-        let (worker, resource) = resource.map_or((None, None), |address| (address.worker, Some(address.id)));
-        match self.calendar(worker, call(&asker, CalendarAsk::Bookings { resource, filter, limit })).await? {
+        let (answer, unreachable) = match resource {
+            Some(ResourceAddress { worker, id }) => {
+                let ask = CalendarAsk::Bookings { resource: Some(id), filter, limit };
+                (self.calendar(worker, call(&asker, ask)).await?, Vec::new())
+            }
+            None => {
+                let ask = CalendarAsk::Bookings { resource: None, filter, limit };
+                self.bookings_of_all(call(&asker, ask)).await?
+            }
+        };
+        match answer {
             CalendarAnswer::Bookings { bookings, next } => {
                 let bookings = bookings.iter().map(|booking| BookingView::new(booking, &asker)).collect();
-                Ok(Bookings { bookings, next })
+                Ok(Bookings { bookings, next, unreachable })
             }
             other => Err(does_not_fit(&other)),
         }
@@ -201,10 +216,6 @@ fn seen(answer: CalendarAnswer) -> Result<HoldSeen, Refusal> {
         CalendarAnswer::Hold(hold) => Ok(hold),
         other => Err(does_not_fit(&other)),
     }
-}
-
-fn may_see(asker: &Asker, hold: &HoldSeen) -> bool {
-    asker.role == Role::Admin || asker.owns(&hold.holder)
 }
 
 fn not_for_viewers(caller: &Caller) -> Result<(), Refusal> {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::time::instant;
 use crate::model::{
-    Asker, Booking, BookingId, BookingStatus, Cursor, HoldId, HoldStatus, LeaseId, Note, Requester, ResourceId,
-    SeriesId,
+    Asker, Booking, BookingId, BookingStatus, Cursor, HoldId, HoldStatus, LeaseId, NodeName, Note, Requester,
+    ResourceId, Role, SeriesId,
 };
 use crate::trust::HoldToken;
 use crate::wire::calendar::HoldSeen;
@@ -67,8 +67,9 @@ pub struct HoldView {
     pub id: HoldId,
     /// On which resource.
     pub resource_id: ResourceId,
-    /// Whose it is.
-    pub holder_id: Requester,
+    /// Whose it is; only for its owner and admins, not for others who show its token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder_id: Option<Requester>,
     /// When its slot starts.
     #[serde(with = "instant")]
     pub starts_at: Timestamp,
@@ -89,7 +90,7 @@ impl HoldView {
     /// A hold as `asker` is shown it.
     pub fn new(hold: HoldSeen, asker: &Asker) -> Self {
         Self {
-            holder_id: named(&hold.holder, asker),
+            holder_id: may_see(asker, &hold).then(|| named(&hold.holder, asker)),
             id: hold.id,
             resource_id: hold.resource_id,
             starts_at: hold.window.starts_at(),
@@ -99,6 +100,11 @@ impl HoldView {
             booking_id: hold.booking,
         }
     }
+}
+
+/// True for whoever may see a hold without its token.
+pub(super) fn may_see(asker: &Asker, hold: &HoldSeen) -> bool {
+    asker.role == Role::Admin || asker.owns(&hold.holder)
 }
 
 /// A holder as the door names it that `asker` came in by: those of its own are bare.
@@ -139,6 +145,9 @@ pub struct Bookings {
     /// The cursor of the next page; none after the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
+    /// The workers of a lab whose bookings are not here, because they are not connected or have not reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<NodeName>,
 }
 
 /// Answer to giving a booking up.
