@@ -5,7 +5,7 @@ use reqwest::header::HeaderValue;
 
 use super::{Client, ClientError};
 use crate::model::time::rfc3339;
-use crate::model::{BookingId, HoldId, ResourceAddress};
+use crate::model::{BookingId, HoldId, Refusal, ResourceAddress};
 use crate::service::calendar::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody, RescheduleBody};
 use crate::service::calendar::views::{
     Booked, BookingView, Bookings, Cancelled, DoctorView, HoldCreated, HoldView, Holds, OneBooking, OneHold, Paused,
@@ -82,12 +82,14 @@ impl Client {
         self.ask(question).await.map(|OneBooking { booking }| booking)
     }
 
-    /// Gives a hold back; an admin needs no token.
+    /// Gives a hold back; an admin needs no token. A text that no header can carry is refused here, as a token that is none.
     pub async fn release_hold(&self, id: &HoldId, token: Option<&HoldToken>) -> Result<HoldView, ClientError> {
         let question = self.question(Method::DELETE, &["holds", id.as_str()]);
         let question = match token {
             Some(token) => {
-                let mut value = HeaderValue::from_str(token.expose()).expect("visible ASCII makes a header");
+                let mut value = HeaderValue::from_str(token.expose()).map_err(|_| {
+                    ClientError::Refused(Refusal::bad_field("token", "is no token of a hold; send it as it was shown"))
+                })?;
                 value.set_sensitive(true);
                 question.header(HOLD_TOKEN, value)
             }

@@ -106,6 +106,18 @@ async fn each_call_about_bookings_and_holds_goes_to_its_route() {
     "#);
 }
 
+#[tokio::test]
+async fn a_text_that_no_header_can_carry_is_no_token_and_nothing_is_asked() {
+    let (client, asked) = deaf().await;
+    for text in ["bht_7\n", "a\r\nBerth-Requester: b", "\0", "\u{7f}"] {
+        let refused = client.release_hold(&HOLD.parse().unwrap(), Some(&HoldToken::shown(text.to_owned()))).await;
+        let error = refused.unwrap_err();
+        assert_eq!(error.refusal().unwrap().code, Code::BadRequest);
+        assert!(!error.to_string().contains(text), "{error}");
+    }
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+}
+
 fn booking(extra: &Value) -> Value {
     let mut booking = json!({"id": BOOKING, "resourceId": "bench", "startsAt": "2026-08-28T08:00:00.000000Z",
         "endsAt": "2026-08-28T09:00:00.000000Z", "status": "scheduled", "fieldOfANewerVersion": 1});
