@@ -13,7 +13,7 @@ use super::path::Id;
 use super::query::Params;
 use super::router::Front;
 use crate::model::{BookingId, Caller, Refusal, ResourceAddress};
-use crate::service::calendar::ask::{BookBody, BookingQuery, RescheduleBody};
+use crate::service::calendar::ask::{BookBody, BookingQuery, Moment, RescheduleBody};
 use crate::service::calendar::views::Booked;
 
 /// `POST /v1/resources/{id}/bookings`: 201 with the booking, or with all of a series.
@@ -79,8 +79,8 @@ pub(super) async fn cancel(
 
 fn asked(params: &Params) -> Result<BookingQuery, Refusal> {
     Ok(BookingQuery {
-        from: params.get("from")?,
-        to: params.get("to")?,
+        from: params.get("from")?.map(|Moment(at)| at),
+        to: params.get("to")?.map(|Moment(at)| at),
         status: params.get("status")?,
         mine: params.get("mine")?.unwrap_or(false),
         after: params.get("after")?,

@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 use jiff::{Span, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use super::Zone;
 
@@ -26,9 +26,22 @@ pub struct Repeat {
     /// How often.
     pub every: Every,
     /// The last day, there, on which one may start.
+    #[serde(deserialize_with = "day")]
     pub until: Date,
     /// Whose clock keeps the time of day.
     pub tz: Zone,
+}
+
+/// A day, as `2026-12-18` and in no other way: a time of day beside it would be dropped without a word.
+fn day<'de, D: Deserializer<'de>>(from: D) -> Result<Date, D::Error> {
+    let text = String::deserialize(from)?;
+    let is_day = text.len() == 10
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
+    let wrong = || D::Error::custom("must be a day, as 2026-12-18 is");
+    if is_day { text.parse().map_err(|_| wrong()) } else { Err(wrong()) }
 }
 
 impl Repeat {

@@ -214,6 +214,8 @@ async fn a_wrong_booking_is_refused_with_the_field_by_its_name() {
         ("DELETE", "/v1/bookings/A.book_1", "", "bookingId"),
         ("POST", "/v1/resources/-x/bookings", MINUTE, "resourceId"),
         ("GET", "/v1/bookings?from=yesterday", "", "from"),
+        ("GET", "/v1/bookings?from=1970-01-01T00:00:00.0000001Z", "", "from"),
+        ("GET", "/v1/bookings?to=1970-01-01T00:00:00Z%5BUTC%5D", "", "to"),
         ("GET", "/v1/bookings?to=1", "", "to"),
         ("GET", "/v1/bookings?status=open", "", "status"),
         ("GET", "/v1/bookings?mine=1", "", "mine"),
@@ -230,6 +232,56 @@ async fn a_wrong_booking_is_refused_with_the_field_by_its_name() {
     }
     assert_eq!(house.ask("DELETE", &format!("{own}?following=yes"), &house.agent, "").await.field(), "following");
     assert!(house.fake.calendar.lock().unwrap().is_empty(), "nothing wrong reached the calendars");
+}
+
+#[tokio::test]
+async fn a_time_is_an_instant_in_microseconds_and_a_day_is_a_day_and_neither_is_more() {
+    let house = House::new();
+    let own = format!("/v1/bookings/{BOOKING}");
+    for time in [
+        "1970-01-01T01:00:00+01:00[Europe/Warsaw]",
+        "1970-01-01T00:00:00Z[UTC]",
+        "1970-01-01T00:00:00[UTC]",
+        "1970-01-01T00:00:00Z[u-ca=gregory]",
+        "1970-01-01T00:00:00.0000001Z",
+        "1970-01-01T00:00:00.0000000Z",
+        "1970-01-01T00:00:00,1234567Z",
+    ] {
+        for (method, path, field, body) in [
+            ("POST", CREATE, "startsAt", json!({"startsAt": time, "durationMs": 1})),
+            ("POST", CREATE, "endsAt", json!({"startsAt": "1970-01-01T00:00:00Z", "endsAt": time})),
+            ("POST", "/v1/resources/pixel/holds", "startsAt", json!({"startsAt": time, "durationMs": 1})),
+            (
+                "POST",
+                "/v1/resources/pixel/holds",
+                "endsAt",
+                json!({"startsAt": "1970-01-01T00:00:00Z", "endsAt": time}),
+            ),
+            ("PATCH", own.as_str(), "startsAt", json!({"startsAt": time})),
+            ("PATCH", own.as_str(), "endsAt", json!({"endsAt": time})),
+        ] {
+            let told = house.ask(method, path, &house.agent, &body.to_string()).await;
+            assert_eq!(told.field(), field, "{method} {path} {body}");
+        }
+    }
+    let until = |day: &str| {
+        let repeat = json!({"every": "day", "until": day, "tz": "UTC"});
+        json!({"startsAt": "1970-01-01T00:00:00.123456Z", "durationMs": 1, "repeat": repeat}).to_string()
+    };
+    for day in [
+        "1970-01-02T10:00",
+        "1970-01-02T10:00:00Z",
+        "19700102",
+        "+001970-01-02",
+        "1970-1-02",
+        "1970-02-30",
+        " 1970-01-02",
+    ] {
+        assert_eq!(house.ask("POST", CREATE, &house.agent, &until(day)).await.field(), "repeat.until", "{day}");
+    }
+    assert!(house.fake.calendar.lock().unwrap().is_empty());
+    house.fake.answers(CalendarAnswer::Booked { series: None, bookings: vec![booking("ci")] });
+    assert_eq!(house.ask("POST", CREATE, &house.agent, &until("1970-01-02")).await.status, 201);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The bodies of bookings and holds (SPEC §5, §6), and their way to a checked [`CalendarAsk`].
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -211,13 +212,31 @@ fn length(duration_ms: Option<u64>, ends_at: Option<Timestamp>) -> Result<Option
     }
 }
 
-/// An instant in whole microseconds: what is finer would be lost on the way (SPEC §1).
-fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-    let at = Timestamp::deserialize(from)?;
-    match at.subsec_nanosecond() % 1_000 {
-        0 => Ok(at),
-        _ => Err(D::Error::custom("a time has at most six digits after the second")),
+/// The digits of a microsecond.
+const FRACTION_DIGITS_MAX: usize = 6;
+
+/// An instant as a caller writes it: with its offset, and in whole microseconds, because what is finer would be lost on
+/// the way (SPEC §1). A zone in brackets is for people; nothing here says what it would mean beside another offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment(pub Timestamp);
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('[') {
+            return Err("a time has an offset and no zone in brackets, as 2026-08-28T10:00:00+02:00 has".to_owned());
+        }
+        let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
+        if text.split(['.', ',']).skip(1).any(|rest| digits(rest) > FRACTION_DIGITS_MAX) {
+            return Err(format!("a time has at most {FRACTION_DIGITS_MAX} digits after the second"));
+        }
+        text.parse().map(Self).map_err(|error: jiff::Error| error.to_string())
     }
+}
+
+fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    String::deserialize(from)?.parse().map(|Moment(at)| at).map_err(D::Error::custom)
 }
 
 fn moment_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
