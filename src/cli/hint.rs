@@ -91,7 +91,9 @@ pub(super) async fn after(error: &anyhow::Error, subject: &Subject, connector: &
             Some(format!("`berth lease bookings list {asked}` shows what is booked"))
         }
         (Code::ResourceBooked, _) => about_a_booking(refusal),
-        (Code::HoldsPaused, _) => Some("`berth doctor` says whether something is wrong".to_owned()),
+        (Code::HoldsPaused, _) => {
+            Some("an admin hears why from the worker that has the resource: `berth --via LAB@WORKER doctor`".to_owned())
+        }
         _ => about_holding(refusal),
     }
 }

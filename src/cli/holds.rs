@@ -67,6 +67,9 @@ pub(super) async fn operate(command: HoldsCommand, client: &Client, output: &mut
         HoldsCommand::Resume { resource } => (resource, false),
     };
     let paused = client.pause_holds(resource.as_ref(), pause).await?;
+    if paused && !pause {
+        output.talk("they are still paused: by the gateway or on the whole node; `berth doctor` says more");
+    }
     output.answer(&Paused { paused }, || {
         let place = resource.map(|resource| format!(" on {resource}")).unwrap_or_default();
         match paused {

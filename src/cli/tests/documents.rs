@@ -43,8 +43,11 @@ fn words(line: &str) -> Vec<String> {
             *word = "rack-1".to_owned();
         }
         for prefix in ["book_", "hold_", "lse_", "req_"] {
-            if *word == format!("{prefix}…") {
-                *word = format!("{prefix}{UUID}");
+            // Also with a worker's name before it, as a gateway has it.
+            if let Some(worker) =
+                word.strip_suffix(&format!("{prefix}…")).filter(|it| it.is_empty() || it.ends_with('.'))
+            {
+                *word = format!("{worker}{prefix}{UUID}");
             }
         }
     }

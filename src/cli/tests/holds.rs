@@ -257,7 +257,12 @@ async fn holds_are_a_table_and_one_is_a_sheet() {
 async fn a_refused_hold_ends_with_its_exit_code() {
     for (status, code, exit, hint) in [
         (409, "HOLD_CONFLICT", 13, ""),
-        (503, "HOLDS_PAUSED", 1, "hint: `berth doctor` says whether something is wrong\n"),
+        (
+            503,
+            "HOLDS_PAUSED",
+            1,
+            "hint: an admin hears why from the worker that has the resource: `berth --via LAB@WORKER doctor`\n",
+        ),
         (410, "HOLD_EXPIRED", 12, ""),
         (404, "UNKNOWN_HOLD", 12, ""),
     ] {
@@ -291,6 +296,12 @@ async fn new_holds_are_paused_and_made_again_everywhere_or_on_one_resource() {
         "POST /v1/holds/pause",
     ];
     assert_eq!(node.asked(), asked);
+    let paused = Node::new(|_, _| Say::Json(200, json!({"paused": true}))).await;
+    let ran = paused.run(&["holds", "resume", "bench"]).await;
+    let err = "they are still paused: by the gateway or on the whole node; `berth doctor` says more\n".to_owned();
+    assert_eq!(ran, Ran { exit: 0, out: "new holds are paused on bench\n".to_owned(), err });
+    let ran = paused.run(&["holds", "resume", "bench", "--json"]).await;
+    assert_eq!(ran.err, "", "a program reads it in the answer");
 }
 
 #[tokio::test]
