@@ -46,7 +46,10 @@ impl DeskState {
             Ok(Begun::Look(look)) => {
                 let number = self.reporter.number();
                 // It may be long, and nobody else is to wait for it.
-                tokio::task::spawn_blocking(move || reply.send(Said { result: Ok(look()), number }));
+                tokio::task::spawn_blocking(move || {
+                    // A reader that has gone needs no answer.
+                    let _ = reply.send(Said { result: Ok(look()), number });
+                });
             }
             Ok(Begun::Pause { resource, by_gateway, paused }) => self.pause_holds(resource, by_gateway, paused, reply),
             Ok(Begun::Command { resource, command, counted, series }) => {
