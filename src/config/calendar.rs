@@ -8,13 +8,14 @@ use super::rules::{days, in_order, optional};
 use super::section::Section;
 use super::{ConfigError, Origin};
 use crate::admission::CalendarRules;
+use crate::limits::WINDOW_MAX;
 use crate::model::span::{Bounds, written};
 use crate::model::{BookingMode, BookingPolicy};
 
 /// What `[[worker.resource]]` may say instead of `[bookings]`.
 const OF_A_RESOURCE: &[&str] = &["mode", "auto_acquire", "no_show_after"];
 
-const MAX_DURATION: Bounds = Bounds { least: Duration::from_secs(60), most: days(366) };
+const MAX_DURATION: Bounds = Bounds { least: Duration::from_secs(60), most: WINDOW_MAX };
 const HORIZON: Bounds = Bounds { least: Duration::from_secs(3600), most: days(3_660) };
 const NO_SHOW_AFTER: Bounds = Bounds { least: Duration::from_secs(1), most: days(30) };
 /// A hold is short: it stops everybody else and nobody has confirmed it.

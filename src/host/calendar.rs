@@ -7,7 +7,7 @@ use ractor::RpcReplyPort;
 use super::calendar_index::{Countable, Counted};
 use super::desk::{DeskState, OpKind};
 use super::directory::Entry;
-use super::listing::{self, may_see, seen};
+use super::listing::{self, seen};
 use super::message::Said;
 use super::settle::refusal_of;
 use crate::admission::calendar::{
@@ -116,7 +116,7 @@ impl DeskState {
                 let resource = self.resource_of_hold(&id)?;
                 let held = self.directory.get(&resource).and_then(|entry| entry.state.calendar.hold(&id));
                 let held = held.ok_or_else(|| unknown_hold(&id))?;
-                if !may_see(&asker, &held.hold.holder) {
+                if !asker.may_see_hold_of(&held.hold.holder) {
                     return Err(not_your_hold(&id));
                 }
                 Ok(Begun::Answer(CalendarAnswer::Hold(seen(held, self.clock.now()))))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::admission::calendar::{Calendar, HeldSlot};
 use crate::clock::Now;
 use crate::limits::BOOKINGS_PAGE_MAX;
-use crate::model::{Asker, Booking, BookingFilter, Cursor, Requester, Role};
+use crate::model::{Asker, Booking, BookingFilter, Cursor};
 use crate::wire::calendar::{CalendarAnswer, HoldSeen};
 
 /// A page of the bookings of some calendars, in the order of their windows.
@@ -29,7 +29,7 @@ pub(super) fn bookings(calendars: &[Calendar], filter: &BookingFilter, limit: us
 /// The holds that the asker may see: the active ones first, then the latest of those that are over.
 pub(super) fn holds(calendars: &[Calendar], asker: &Asker, now: Now) -> CalendarAnswer {
     let all = calendars.iter().flat_map(Calendar::holds);
-    let mut own: Vec<_> = all.filter(|held| may_see(asker, &held.hold.holder)).collect();
+    let mut own: Vec<_> = all.filter(|held| asker.may_see_hold_of(&held.hold.holder)).collect();
     own.sort_by_key(|held| (held.hold.settled_at.is_some(), std::cmp::Reverse(held.hold.created_at)));
     own.truncate(BOOKINGS_PAGE_MAX);
     CalendarAnswer::Holds(own.into_iter().map(|held| seen(held, now)).collect())
@@ -38,9 +38,4 @@ pub(super) fn holds(calendars: &[Calendar], asker: &Asker, now: Now) -> Calendar
 /// A hold as it is shown.
 pub(super) fn seen(held: &HeldSlot, now: Now) -> HoldSeen {
     HoldSeen::new(&held.hold, held.ends(now))
-}
-
-/// Holds are seen by their owner and by admins only.
-pub(super) fn may_see(asker: &Asker, holder: &Requester) -> bool {
-    asker.role == Role::Admin || (asker.role == Role::Agent && asker.owns(holder))
 }

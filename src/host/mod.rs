@@ -49,6 +49,7 @@ use crate::limits::STORE_GROUP_MAX;
 use crate::model::{Event, EventKind, NodeName, ResourceId, ResourceSpec};
 use crate::store::{Batch, CommitError, EventLog, OpenError, Store, StoreEnd};
 
+pub use read::unknown_resource;
 pub use reporter::Subscription;
 
 /// What a host is started with.

@@ -242,7 +242,8 @@ pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
     }
 }
 
-fn unknown_resource(address: &ResourceAddress) -> Refusal {
+/// `UNKNOWN_RESOURCE`.
+pub fn unknown_resource(address: &ResourceAddress) -> Refusal {
     Refusal::new(Code::UnknownResource, format!("no resource {address}; `berth resource list` shows what there is"))
         .with("resourceId", address.to_string())
 }

@@ -261,6 +261,11 @@ impl Asker {
         self.role != Role::Agent || self.owns(holder)
     }
 
+    /// True when it may see a hold of `holder` without its token. A viewer sees none (SPEC §12).
+    pub fn may_see_hold_of(&self, holder: &Requester) -> bool {
+        self.may_change(holder)
+    }
+
     /// True when it may change what belongs to `holder`.
     pub fn may_change(&self, holder: &Requester) -> bool {
         match self.role {

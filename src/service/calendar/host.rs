@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use super::Calendars;
 use super::views::DoctorView;
 use crate::host::message::{DeskMessage, Findings};
-use crate::model::{Asker, Caller, Code, NodeName, Refusal, Requester, ResourceAddress, SubName};
+use crate::host::unknown_resource;
+use crate::model::{Asker, Caller, NodeName, Refusal, Requester, ResourceAddress, SubName};
 use crate::service::HostService;
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 
@@ -29,9 +30,4 @@ impl Calendars for HostService {
         let Findings { violations, holds_paused } = self.read(DeskMessage::Check).await??;
         Ok(DoctorView { ok: violations.is_empty(), holds_paused, violations })
     }
-}
-
-fn unknown_resource(address: &ResourceAddress) -> Refusal {
-    Refusal::new(Code::UnknownResource, format!("no resource {address}; `berth resource list` shows what there is"))
-        .with("resourceId", address.to_string())
 }

@@ -17,7 +17,6 @@ use async_trait::async_trait;
 use self::ask::{BookBody, BookingQuery, ConfirmBody, HoldBody, RescheduleBody, sub_name};
 use self::views::{
     Booked, BookingView, Bookings, Cancelled, DoctorView, HoldCreated, HoldView, Holds, OneBooking, OneHold, Paused,
-    may_see,
 };
 use super::ask::Headers;
 use crate::admission::calendar::not_your_hold;
@@ -150,7 +149,7 @@ pub trait Calendars: Send + Sync + 'static {
         not_for_viewers(caller)?;
         let asker = self.asker(caller, None);
         let hold = seen(self.calendar(None, call(&asker, CalendarAsk::OneHold(id))).await?)?;
-        match may_see(&asker, &hold) {
+        match asker.may_see_hold_of(&hold.holder) {
             true => Ok(OneHold { hold: HoldView::new(hold, &asker) }),
             false => Err(not_your_hold(&hold.id)),
         }
@@ -162,7 +161,8 @@ pub trait Calendars: Send + Sync + 'static {
         let asker = self.asker(caller, None);
         match self.calendar(resource.worker, call(&asker, CalendarAsk::Holds(resource.id))).await? {
             CalendarAnswer::Holds(mut holds) => {
-                holds.retain(|hold| may_see(&asker, hold));
+                // What a worker says is a claim.
+                holds.retain(|hold| asker.may_see_hold_of(&hold.holder));
                 Ok(Holds { holds: holds.into_iter().map(|hold| HoldView::new(hold, &asker)).collect() })
             }
             other => Err(does_not_fit(&other)),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::time::instant;
 use crate::model::{
     Asker, Booking, BookingId, BookingStatus, Cursor, HoldId, HoldStatus, LeaseId, NodeName, Note, Requester,
-    ResourceId, Role, SeriesId,
+    ResourceId, SeriesId,
 };
 use crate::trust::HoldToken;
 use crate::wire::calendar::HoldSeen;
@@ -90,7 +90,7 @@ impl HoldView {
     /// A hold as `asker` is shown it.
     pub fn new(hold: HoldSeen, asker: &Asker) -> Self {
         Self {
-            holder_id: may_see(asker, &hold).then(|| named(&hold.holder, asker)),
+            holder_id: asker.may_see_hold_of(&hold.holder).then(|| named(&hold.holder, asker)),
             id: hold.id,
             resource_id: hold.resource_id,
             starts_at: hold.window.starts_at(),
@@ -100,11 +100,6 @@ impl HoldView {
             booking_id: hold.booking,
         }
     }
-}
-
-/// True for whoever may see a hold without its token.
-pub(super) fn may_see(asker: &Asker, hold: &HoldSeen) -> bool {
-    asker.role == Role::Admin || asker.owns(&hold.holder)
 }
 
 /// A holder as the door names it that `asker` came in by: those of its own are bare.
