@@ -50,6 +50,16 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 1_024;
 pub const DELTAS_QUEUED_MAX: usize = 16_384;
 /// Resources and leases, counted alike, in one chunk of a snapshot.
 pub const SNAPSHOT_CHUNK_RECORDS_MAX: usize = 1_024;
+/// Requests of a gateway's in one chunk of a snapshot. They fit a frame, however long their refusals.
+pub const REQUEST_ROWS_PER_FRAME_MAX: usize = 128;
+/// Settled requests of a gateway's that a worker tells of; what is older is forgotten.
+pub const SETTLED_ROWS_MAX: usize = 200_000;
+/// Those who wait, in one answer of a worker to its gateway.
+pub const WAITERS_PER_FRAME_MAX: usize = 2_000;
+/// Events in one page of a worker's to its gateway.
+pub const EVENTS_PER_PAGE_MAX: usize = 100;
+/// The facts of one event on their way to the gateway, as JSON.
+pub const EVENT_PAYLOAD_BYTES_MAX: usize = 8 * 1024;
 /// Settled requests that are remembered without a key.
 pub const SETTLED_REQUESTS_MAX: usize = 10_000;
 /// Settled requests that are remembered with a key, for each requester.

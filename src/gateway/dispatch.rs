@@ -14,7 +14,7 @@ use crate::clock::RunTime;
 use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
 use crate::model::{Code, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target};
-use crate::wire::call::{Answer, Call, Dispatch, Granted};
+use crate::wire::call::{Answer, Call, Dispatch, Granted, Wait};
 
 /// What came of placing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +156,10 @@ impl FrontState {
             fingerprint: ask.fingerprint(),
             allow_shorter: ask.allow_shorter,
             admin: ask.by_admin,
+            priority: ask.priority,
+            wait: Wait::Never,
+            ticket: None,
+            left_out: ask.left_out,
         };
         tracing::debug!(request = %id, %worker, attempt, "dispatched");
         let kind = CallKind::Dispatch { request: id.clone(), attempt };

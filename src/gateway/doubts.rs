@@ -99,7 +99,7 @@ impl FrontState {
     pub(super) fn orphan_answered(&mut self, worker: &NodeName, lease: &LeaseId, fence: Fence, outcome: &Outcome) {
         let over = match outcome {
             Outcome::Answered(answer, number) => match &**answer {
-                Answer::Released => Some(*number),
+                Answer::Released { .. } => Some(*number),
                 Answer::Refused(refusal) if refusal.code == Code::UnknownLease => Some(*number),
                 _ => None,
             },

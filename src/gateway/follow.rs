@@ -10,13 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::message::FrontMessage;
+use super::message::{FrontMessage, WholeSnapshot};
 use super::session::LinkId;
-use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX};
+use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX, SETTLED_ROWS_MAX, WAITERS_MAX};
 use crate::link::listen::Snapshots;
 use crate::link::{FrameReader, FrameWriter, LinkError, read, write};
 use crate::model::NodeName;
-use crate::wire::report::{Control, Delta, LAYOUT, Part, ResourceReport};
+use crate::wire::report::{Control, Delta, LAYOUT, Part, Report, ResourceReport};
+use crate::wire::requests::{SettledRow, WaitingRow};
 
 /// A snapshot must have come this long after it was due.
 const SNAPSHOT_BOUND: Duration = Duration::from_secs(30);
@@ -40,6 +41,8 @@ pub(super) struct Follow {
 struct Snapshot {
     number: u64,
     resources: Vec<ResourceReport>,
+    waiting: Vec<WaitingRow>,
+    settled: Vec<SettledRow>,
 }
 
 /// A report on its way to the front; the room it takes is free once it is dropped.
@@ -59,12 +62,11 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
     loop {
         let ready = tokio::select! {
             whole = wholes.recv() => match whole {
-                Some(Ok(Snapshot { number, resources })) => {
+                Some(Ok(Snapshot { number, resources, waiting, settled })) => {
                     due = None;
                     let room = take_room(&room).await;
-                    let message =
-                        FrontMessage::Snapshot { worker: worker.clone(), link, incarnation, number, resources, room };
-                    let _ = front.cast(message);
+                    let snapshot = WholeSnapshot { incarnation, number, resources, waiting, settled };
+                    let _ = front.cast(FrontMessage::Snapshot { worker: worker.clone(), link, snapshot, room });
                     if let Err(error) = write(&mut control, &Control::Taken { number }).await {
                         return error;
                     }
@@ -73,9 +75,15 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
                 Some(Err(error)) => return error,
                 None => return LinkError::Protocol("no more snapshots".to_owned()),
             },
-            delta = read::<Delta>(&mut reports) => match delta {
-                Ok(Some(delta)) if delta.incarnation == incarnation => order.delta(delta),
-                Ok(Some(_)) => return LinkError::Protocol("a delta of another incarnation".to_owned()),
+            report = read::<Report>(&mut reports) => match report {
+                Ok(Some(Report::Delta(delta))) if delta.incarnation == incarnation => order.delta(delta),
+                Ok(Some(Report::Delta(_))) => return LinkError::Protocol("a delta of another incarnation".to_owned()),
+                Ok(Some(Report::Digest(digest))) => {
+                    let room = take_room(&room).await;
+                    let _ = front.cast(FrontMessage::Digest { worker: worker.clone(), link, digest, room });
+                    continue;
+                }
+                Ok(Some(Report::Events(_))) => continue,
                 Ok(None) => return LinkError::Protocol("the control stream ended".to_owned()),
                 Err(error) => return error,
             },
@@ -84,9 +92,9 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
         };
         match ready {
             Ready::Deltas(deltas) => {
-                for Delta { number, resource, .. } in deltas {
+                for Delta { number, change, .. } in deltas {
                     let room = take_room(&room).await;
-                    let message = FrontMessage::Delta { worker: worker.clone(), link, number, resource, room };
+                    let message = FrontMessage::Delta { worker: worker.clone(), link, number, change, room };
                     let _ = front.cast(message);
                 }
             }
@@ -124,7 +132,7 @@ enum Order {
 }
 
 /// What is to be done with what came in.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Ready {
     /// Hand these on.
     Deltas(Vec<Delta>),
@@ -197,19 +205,28 @@ async fn read_snapshot(stream: &mut FrameReader, expected: u64) -> Result<Snapsh
         Some(Part::Begin { incarnation, number }) if incarnation == expected => number,
         _ => return broken("a snapshot begins with its incarnation and number"),
     };
-    let mut resources = Vec::new();
+    let (mut resources, mut waiting, mut settled) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         match read::<Part>(stream).await? {
             Some(Part::Chunk { layout: LAYOUT, resources: more }) => resources.extend(more),
             Some(Part::Chunk { .. }) => return broken("a snapshot in an unknown layout"),
-            Some(Part::End { resources: count }) if count == resources.len() as u64 => {
-                return Ok(Snapshot { number, resources });
+            Some(Part::Requests { waiting: more, settled: ended }) => {
+                waiting.extend(more);
+                settled.extend(ended);
+            }
+            Some(Part::End { resources: count, waiting: waiters, settled: ended })
+                if [count, waiters, ended] == [resources.len(), waiting.len(), settled.len()].map(|it| it as u64) =>
+            {
+                return Ok(Snapshot { number, resources, waiting, settled });
             }
             _ => return broken("a snapshot without its end"),
         }
         // A worker may also show what its lab file no longer has, hence twice.
         if resources.len() > 2 * RESOURCES_MAX {
             return broken("more resources than a node may have");
+        }
+        if waiting.len() > WAITERS_MAX || settled.len() > SETTLED_ROWS_MAX {
+            return broken("more requests than a node may keep");
         }
     }
 }
@@ -228,9 +245,11 @@ mod tests {
             grantable: true,
             drained: false,
             queue_length: 0,
+            reserved: 0,
+            next_window: None,
             leases: vec![],
         };
-        Delta { incarnation: 1, number, resource }
+        Delta { incarnation: 1, number, change: crate::wire::report::Changed::Resource(resource) }
     }
 
     fn numbers(ready: Ready) -> Vec<u64> {

@@ -19,7 +19,7 @@ use super::view::View;
 use crate::admission::{LeaseRules, Ledger, Request, Requests};
 use crate::clock::{Clock, RunTime};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
-use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId};
+use crate::model::{Ask, Event, Fence, LeaseId, NodeName, Refusal, RequestId};
 use crate::wire::calendar::CalendarAnswer;
 use crate::wire::call::Call;
 use crate::wire::hello::Hello;
@@ -211,12 +211,16 @@ impl Actor for Front {
             FrontMessage::Watch(id, reply) => state.watch(id, reply),
             FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),
             FrontMessage::Incompatible { worker, hello } => state.incompatible(&worker, hello),
-            FrontMessage::Snapshot { worker, link, incarnation, number, resources, room } => {
-                state.snapshot(&worker, link, incarnation, number, resources);
+            FrontMessage::Snapshot { worker, link, snapshot, room } => {
+                state.snapshot(&worker, link, snapshot);
                 drop(room);
             }
-            FrontMessage::Delta { worker, link, number, resource, room } => {
-                state.delta(&worker, link, number, resource);
+            FrontMessage::Delta { worker, link, number, change, room } => {
+                state.delta(&worker, link, number, change);
+                drop(room);
+            }
+            FrontMessage::Digest { worker, link, digest, room } => {
+                state.digest(&worker, link, digest);
                 drop(room);
             }
             FrontMessage::Answered { worker, incarnation, id, outcome } => {
@@ -260,6 +264,11 @@ impl FrontState {
             // A session that is gone takes the whole node with it.
             let _ = worker.session.cast(SessionMessage::Ask { id, call, bound });
         }
+    }
+
+    /// Tells those who want to know later what has happened.
+    pub(super) fn emit(&self, event: Event) {
+        tracing::info!(event = %event.kind, payload = ?event.payload, "happened");
     }
 
     fn tick(&mut self) {

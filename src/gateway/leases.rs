@@ -132,7 +132,7 @@ impl FrontState {
 
     fn released(&mut self, worker: &NodeName, lease: FleetLease, outcome: Outcome) -> Result<FleetLease, Refusal> {
         match answer_of(worker, outcome, &lease.id)? {
-            (Answer::Released, number) => {
+            (Answer::Released { .. }, number) => {
                 if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
                     view.ended(number, &lease.lease);
                 }

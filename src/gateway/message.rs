@@ -14,7 +14,8 @@ use crate::model::{
 };
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 use crate::wire::hello::Hello;
-use crate::wire::report::ResourceReport;
+use crate::wire::report::{Changed, Digest, ResourceReport};
+use crate::wire::requests::{SettledRow, WaitingRow};
 
 /// A lease with where it is and what its holder is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +82,21 @@ pub struct WorkerNow {
     pub resources: usize,
     /// How many leases it has.
     pub leases: usize,
+}
+
+/// A snapshot that has come whole.
+#[derive(Debug)]
+pub struct WholeSnapshot {
+    /// Which life of the worker.
+    pub incarnation: u64,
+    /// The number of the last change it contains.
+    pub number: u64,
+    /// The resources.
+    pub resources: Vec<ResourceReport>,
+    /// Requests of this gateway's that wait there.
+    pub waiting: Vec<WaitingRow>,
+    /// Those that are settled.
+    pub settled: Vec<SettledRow>,
 }
 
 /// Where the rebuild of the routing table stands.
@@ -178,17 +194,13 @@ pub enum FrontMessage {
     Incompatible { worker: NodeName, hello: Hello },
     /// From a session: a whole snapshot.
     #[doc(hidden)]
-    Snapshot {
-        worker: NodeName,
-        link: LinkId,
-        incarnation: u64,
-        number: u64,
-        resources: Vec<ResourceReport>,
-        room: Room,
-    },
+    Snapshot { worker: NodeName, link: LinkId, snapshot: WholeSnapshot, room: Room },
     /// From a session: one change.
     #[doc(hidden)]
-    Delta { worker: NodeName, link: LinkId, number: u64, resource: ResourceReport, room: Room },
+    Delta { worker: NodeName, link: LinkId, number: u64, change: Changed, room: Room },
+    /// From a session: what the worker's state comes to.
+    #[doc(hidden)]
+    Digest { worker: NodeName, link: LinkId, digest: Digest, room: Room },
     /// From a session: what became of a call.
     #[doc(hidden)]
     Answered { worker: NodeName, incarnation: u64, id: CallId, outcome: Outcome },

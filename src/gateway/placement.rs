@@ -111,6 +111,8 @@ mod tests {
             grantable: true,
             drained: false,
             queue_length: 0,
+            reserved: 0,
+            next_window: None,
             leases: vec![],
         };
         let mut view = View::default();

@@ -5,19 +5,20 @@ use std::collections::HashSet;
 use super::calendar::pause::Told;
 use super::fleet::Stage;
 use super::front::{FrontState, Worker};
-use super::message::FirstGrant;
+use super::message::{FirstGrant, WholeSnapshot};
 use super::session::{LinkId, SessionMessage};
 use super::table::Entered;
 use super::view::{Seen, View};
 use crate::admission::RequestState;
 use crate::admission::resource::Held;
-use crate::model::{LeaseId, LeaseRecord, NodeName, RequestId};
+use crate::model::{Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId};
 use crate::wire::hello::Hello;
-use crate::wire::report::ResourceReport;
+use crate::wire::report::{Changed, Digest, ResourceReport};
 
 impl FrontState {
     pub(super) fn up(&mut self, name: &NodeName, link: LinkId, hello: Hello) {
-        tracing::info!(worker = %name, version = %hello.version, "a worker is linked");
+        let event = Event::new(EventKind::WorkerConnected).with("worker", name.as_str());
+        self.emit(event.with("version", hello.version.as_str()).with("incarnation", hello.incarnation));
         let Some(worker) = self.heard(name) else { return };
         worker.link = Some(link);
         worker.reported = false;
@@ -43,19 +44,14 @@ impl FrontState {
 
     pub(super) fn down(&mut self, name: &NodeName, link: LinkId, why: &str) {
         let Some(worker) = self.workers.get_mut(name).filter(|worker| worker.link == Some(link)) else { return };
-        tracing::warn!(worker = %name, why, "a worker's link is down");
         worker.link = None;
         worker.reported = false;
+        let event = Event::new(EventKind::WorkerDisconnected).with("worker", name.as_str());
+        self.emit(event.with("reason", why));
     }
 
-    pub(super) fn snapshot(
-        &mut self,
-        name: &NodeName,
-        link: LinkId,
-        incarnation: u64,
-        number: u64,
-        reports: Vec<ResourceReport>,
-    ) {
+    pub(super) fn snapshot(&mut self, name: &NodeName, link: LinkId, snapshot: WholeSnapshot) {
+        let WholeSnapshot { incarnation, number, resources: reports, .. } = snapshot;
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let view = worker.view.get_or_insert_with(|| {
@@ -86,7 +82,20 @@ impl FrontState {
         self.pump();
     }
 
-    pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, report: ResourceReport) {
+    pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, change: Changed) {
+        match change {
+            Changed::Resource(report) => self.resource_changed(name, link, number, report),
+            Changed::Waiting(_) | Changed::Settled(_) | Changed::Gone(_) => {}
+        }
+    }
+
+    /// What the worker says that its state comes to.
+    pub(super) fn digest(&mut self, name: &NodeName, link: LinkId, digest: Digest) {
+        let heard = self.heard(name).is_some_and(|worker| worker.link == Some(link));
+        tracing::trace!(worker = %name, heard, ?digest, "a digest");
+    }
+
+    fn resource_changed(&mut self, name: &NodeName, link: LinkId, number: u64, report: ResourceReport) {
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let Some(view) = &mut worker.view else { return };

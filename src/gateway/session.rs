@@ -146,7 +146,7 @@ impl SessionState {
                 );
                 Welcome::Refused { why }
             }
-            Some(protocol) => Welcome::Accepted { protocol },
+            Some(protocol) => Welcome::Accepted { protocol, drained: false, events_after: None },
         };
         let (myself, worker) = (myself.clone(), self.around.worker.clone());
         tokio::spawn(async move {

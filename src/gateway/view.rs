@@ -163,7 +163,7 @@ impl View {
     }
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
-        let ResourceReport { id, labels, max_shared, fence, grantable, drained, queue_length, leases } = report;
+        let ResourceReport { id, labels, max_shared, fence, grantable, drained, queue_length, leases, .. } = report;
         let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
         let held = |row: LeaseRow| {
             let (lease, left) = row.into_lease(&id);

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Now;
 use crate::limits::DELTAS_QUEUED_MAX;
-use crate::wire::report::{Delta, LeaseRow, ResourceReport};
+use crate::wire::report::{Changed, Delta, LeaseRow, ResourceReport};
 
 use super::directory::Entry;
 
@@ -52,7 +52,8 @@ impl Reporter {
     pub(super) fn changed(&mut self, entry: &Entry, now: Now) {
         self.number += 1;
         let Some(subscriber) = &self.subscriber else { return };
-        let delta = Delta { incarnation: self.incarnation, number: self.number, resource: report(entry, now) };
+        let delta =
+            Delta { incarnation: self.incarnation, number: self.number, change: Changed::Resource(report(entry, now)) };
         if subscriber.try_send(delta).is_err() {
             self.subscriber = None;
         }
@@ -69,6 +70,8 @@ pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
         grantable: entry.grantable,
         drained: entry.state.drained,
         queue_length: entry.state.queue.len() as u64,
+        reserved: entry.state.reserved.len() as u32,
+        next_window: None,
         leases: entry.state.held.iter().map(|held| LeaseRow::new(&held.lease, held.deadline.left(now.run))).collect(),
     }
 }

@@ -18,12 +18,12 @@ use crate::clock::Clock;
 use crate::limits::{BOOKINGS_PER_FRAME_MAX, CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};
 use crate::link::{DialError, LinkError, read, serve, write};
-use crate::model::{Ask, Authority, Door, LeftOut, NodeName, Priority, Refusal, Requester, Target, Ttl, WaitPolicy};
+use crate::model::{Ask, Authority, Door, NodeName, Refusal, Requester, Target, Ttl, WaitPolicy};
 use crate::wire::PROTOCOL;
 use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall};
-use crate::wire::call::{Answer, Call, Dispatch, Granted};
+use crate::wire::call::{Answer, Call, Dispatch, Granted, Wait};
 use crate::wire::hello::Hello;
-use crate::wire::report::{Control, Delta, LeaseRow, snapshot};
+use crate::wire::report::{Control, Delta, LeaseRow, Report, snapshot};
 
 /// The pause after the first failed dial, and the longest.
 const REDIAL_FIRST: Duration = Duration::from_millis(100);
@@ -144,10 +144,11 @@ impl Uplink {
                         *taken = true;
                     }
                     Some(Control::Resync) => deltas = self.send_snapshot(&streams).await?,
+                    Some(Control::EventsTaken { seq }) => tracing::trace!(seq, "the gateway has events"),
                     None => return Ok(()),
                 },
                 delta = deltas.recv() => match delta {
-                    Some(delta) => write(&mut link.reports, &delta).await?,
+                    Some(delta) => write(&mut link.reports, &Report::Delta(delta)).await?,
                     // We were too slow: the whole picture takes the place of what was missed.
                     None => deltas = self.send_snapshot(&streams).await?,
                 },
@@ -157,7 +158,7 @@ impl Uplink {
 
     async fn send_snapshot(&self, streams: &Streams) -> Result<mpsc::Receiver<Delta>, LinkError> {
         let Subscription { incarnation, number, resources, deltas } = self.subscribe().await?;
-        streams.send_snapshot(snapshot(incarnation, number, &resources)?).await?;
+        streams.send_snapshot(snapshot(incarnation, number, &resources, &[], &[])?).await?;
         Ok(deltas)
     }
 
@@ -203,6 +204,9 @@ impl Uplink {
                 }
                 Err(refusal) => return Some(Begun::Refused(refusal)),
             },
+            Call::Cancel { .. } | Call::Look { .. } | Call::Room(_) | Call::DrainWorker { .. } => {
+                return Some(Begun::Refused(Refusal::new(crate::model::Code::UnsupportedOnWorker, "not served here")));
+            }
             Call::Release { lease, fence } => {
                 let (reply, answer) = port();
                 let authority = authority(false);
@@ -229,6 +233,10 @@ impl Uplink {
             fingerprint,
             allow_shorter,
             admin,
+            priority,
+            wait,
+            ticket,
+            left_out,
         } = dispatch;
         of_gateway(&self.gateway, &requester)?;
         if let Target::Resource(address) = &target
@@ -237,12 +245,16 @@ impl Uplink {
             return Err(Refusal::bad_field("target", "a worker takes the bare id of a resource"));
         }
         let ttl = self.bounded(ttl_ms)?;
-        let priority = Priority::default();
-        let wait = match door {
-            Door::Acquire => WaitPolicy::Fail,
-            Door::Request => WaitPolicy::NoWait,
+        let by_name = matches!(target, Target::Resource(_));
+        let wait = match (wait, door) {
+            (Wait::Never, Door::Acquire) => WaitPolicy::Fail,
+            (Wait::Never, Door::Request) => WaitPolicy::NoWait,
+            (Wait::Attended { timeout_ms }, _) if by_name => {
+                WaitPolicy::Wait { timeout: timeout_ms.map(Duration::from_millis) }
+            }
+            (Wait::Unattended, _) if by_name => WaitPolicy::JoinWaitingRoom,
+            _ => return Err(Refusal::bad_field("wait", "only a request by name waits at a worker")),
         };
-        let (ticket, left_out) = (None, LeftOut::default());
         let id = request;
         let ask = Ask {
             id,
@@ -323,7 +335,9 @@ impl Begun {
             }
             Begun::Settled(answer) => said(answer, CALL_BOUND, |grant| Answer::Settled(grant.map(row))).await,
             Begun::Renewed(answer) => said(answer, CALL_BOUND, |grant| Answer::Renewed(row(grant))).await,
-            Begun::Released(answer) => said(answer, CALL_BOUND, |_| Answer::Released).await,
+            Begun::Released(answer) => {
+                said(answer, CALL_BOUND, |ended| Answer::Released { admitted: ended.admitted }).await
+            }
             Begun::Calendar(answer) => said(answer, CALL_BOUND, |answer| Answer::Calendar(answer.packed())).await,
             Begun::Refused(refusal) => Some((Answer::Refused(refusal), 0)),
         }

@@ -61,10 +61,10 @@ impl Dialer {
         let (mut reports, mut control) = (writer(send), reader(receive));
         write(&mut reports, hello).await?;
         match read::<Welcome>(&mut control).await? {
-            Some(Welcome::Accepted { protocol })
+            Some(Welcome::Accepted { protocol, drained, events_after })
                 if protocol >= hello.protocol.min && protocol <= hello.protocol.max =>
             {
-                Ok(WorkerLink { connection, reports, control })
+                Ok(WorkerLink { connection, reports, control, drained, events_after })
             }
             Some(Welcome::Accepted { .. }) => Err(LinkError::Protocol("an unknown version was chosen".into()).into()),
             Some(Welcome::Incompatible { protocol }) => {
@@ -94,6 +94,10 @@ pub struct WorkerLink {
     pub reports: FrameWriter,
     /// Down the control stream.
     pub control: FrameReader,
+    /// True when the whole worker is out.
+    pub drained: bool,
+    /// The number of the last of the worker's events that the gateway has.
+    pub events_after: Option<u64>,
 }
 
 impl WorkerLink {

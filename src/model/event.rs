@@ -85,6 +85,22 @@ events! {
     HoldsResumed = "holds.resumed", ["resourceId?"];
     /// A resource is something else now.
     ResourceStateChanged = "resource.state-changed", ["resourceId", "from", "to", "reason"];
+    /// The link of a worker is up.
+    WorkerConnected = "worker.connected", ["worker", "version", "incarnation"];
+    /// The link of a worker is down.
+    WorkerDisconnected = "worker.disconnected", ["worker", "reason"];
+    /// A peer was not let in; one event for all that came for the same reason within a minute.
+    WorkerRejected = "worker.rejected", ["worker?", "address?", "reason", "count"];
+    /// A worker is off the roster.
+    WorkerRemoved = "worker.removed", ["worker", "revoked"];
+    /// A worker was taken out: what is leased stays so, nothing new is granted.
+    WorkerDrainStarted = "worker.drain-started", ["worker"];
+    /// It is back.
+    WorkerDrainEnded = "worker.drain-ended", ["worker"];
+    /// A lease request went to a worker.
+    RequestDispatched = "request.dispatched", ["requestId", "requester", "worker", "attempt"];
+    /// A lease request of the fleet's got its lease.
+    RequestGranted = "request.granted", ["requestId", "requester", "leaseId", "resourceId", "worker", "fence"];
     /// The database stopped something that the rules should have stopped: a bug.
     InvariantViolated = "invariant.violated", ["resourceId", "detail"];
     /// The node admits requests.

@@ -281,7 +281,8 @@ pub struct Ask {
 }
 
 /// The fields that a caller did not name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LeftOut {
     /// `mode`.
     pub mode: bool,

@@ -6,10 +6,17 @@
 //! none, so the gateway knows which report already contains it.
 //!
 //! - [`Call::Dispatch`] asks for a lease. The worker deduplicates by `request` and `attempt` and by nothing else.
-//!   Answer: `granted` or `refused`. There is no waiting: what cannot be granted now is refused.
+//!   Answer: `granted` or `refused`. By selector there is no waiting: what cannot be granted now is refused. By name the
+//!   request may wait there ([`Wait`]): answer `waiting`. How such a wait ends comes as a report, never as a late answer.
 //! - [`Call::Settle`] asks what became of a dispatch whose answer was lost. The worker takes it in the order of its own
 //!   work: a lease that the attempt got is answered as `settled` with the lease; else the attempt is refused from then on, should it
-//!   still arrive, and the answer is `settled` with nil.
+//!   still arrive, and the answer is `settled` with nil. One that waits is taken out of the waiting room.
+//! - [`Call::Cancel`] takes a request that waits out of the waiting room. Answer: `cancelled` or `refused`.
+//! - [`Call::Look`] asks where a request stands that waits, which keeps it alive. Answer: `waiting`, or `refused` with
+//!   `UNKNOWN_LEASE_REQUEST` when it does not wait (any more).
+//! - [`Call::Room`] asks for a waiting room, takes an unattended waiter out, drains a resource ([`room`](super::room)).
+//!   Answer: `room` or `refused`.
+//! - [`Call::DrainWorker`] takes the whole worker out, or brings it back; the worker stores it. Answer: `drained`.
 //! - [`Call::Renew`], [`Call::Release`] name a lease by the worker's own id. Only leases that this gateway asked for
 //!   can be named. Answers: `renewed`, `released`, `refused`.
 //! - [`Call::Calendar`] asks for bookings and holds ([`calendar`](super::calendar)). Who asks is one of this gateway's own
@@ -19,8 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use super::calendar::{CalendarAnswer, CalendarCall};
 use super::report::LeaseRow;
+use super::requests::Place;
+use super::room::{RoomAnswer, RoomAsk};
 use crate::model::{
-    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, Mode, Note, Refusal, RequestId, Requester, Target,
+    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Priority, Refusal,
+    RequestId, Requester, Target, Ticket,
 };
 
 /// A call with its correlation id, which the gateway never uses twice on one link.
@@ -79,6 +89,23 @@ pub enum Call {
     },
     /// Something about bookings and holds.
     Calendar(CalendarCall),
+    /// Take a request out that waits.
+    Cancel {
+        /// The request.
+        request: RequestId,
+    },
+    /// Where does a request stand that waits?
+    Look {
+        /// The request.
+        request: RequestId,
+    },
+    /// Something about a waiting room, or draining.
+    Room(RoomAsk),
+    /// Take the whole worker out, or bring it back.
+    DrainWorker {
+        /// Which of the two.
+        drained: bool,
+    },
 }
 
 /// A lease request, one attempt on one worker.
@@ -113,6 +140,35 @@ pub struct Dispatch {
     /// True when an admin of the gateway's asks, whom the bookings of others do not stop.
     #[serde(default)]
     pub admin: bool,
+    /// Its rank, should it wait there.
+    #[serde(default)]
+    pub priority: Priority,
+    /// Whether it waits there.
+    #[serde(default)]
+    pub wait: Wait,
+    /// A place in line from an earlier run of the worker.
+    #[serde(default)]
+    pub ticket: Option<Ticket>,
+    /// What the caller left to the node; an unattended waiter that asks again keeps it as it was.
+    #[serde(default)]
+    pub left_out: LeftOut,
+}
+
+/// Whether a dispatch waits at the worker. Only one by name may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Wait {
+    /// It is granted or refused now.
+    #[default]
+    Never,
+    /// It waits until the worker grants it its lease.
+    #[serde(rename_all = "camelCase")]
+    Attended {
+        /// At most so long, in ms; none for as long as it takes.
+        timeout_ms: Option<u64>,
+    },
+    /// It stands in the waiting room, asks again, and is admitted.
+    Unattended,
 }
 
 /// An answer with its correlation id.
@@ -137,8 +193,19 @@ pub enum Answer {
     Settled(Option<Granted>),
     /// The lease was renewed.
     Renewed(Granted),
+    /// It waits.
+    Waiting(Place),
+    /// It waits no more.
+    Cancelled,
     /// The lease is over.
-    Released,
+    Released {
+        /// The holder that was taken first from those who wait.
+        admitted: Option<Requester>,
+    },
+    /// What came of a waiting room, or of draining.
+    Room(RoomAnswer),
+    /// Whether the whole worker is out.
+    Drained(bool),
     /// What a calendar has answered, packed.
     Calendar(CalendarAnswer),
     /// No.

@@ -31,9 +31,16 @@ pub struct Hello {
 #[serde(rename_all = "camelCase")]
 pub enum Welcome {
     /// The link is up.
+    #[serde(rename_all = "camelCase")]
     Accepted {
         /// What both speak from here on.
         protocol: ProtocolVersion,
+        /// True when an operator has taken the whole worker out: the worker stores it, and grants nothing new at any
+        /// door until it hears otherwise.
+        drained: bool,
+        /// The number of the last of this worker's events that the gateway has stored; the worker goes on behind it
+        /// ([`report`](super::report)). None when it has none.
+        events_after: Option<u64>,
     },
     /// No common version; the worker shows both ranges to its operator and dials again at its slowest pace.
     Incompatible {

@@ -11,7 +11,7 @@
 //! # Streams
 //! | stream | opened by | carries |
 //! |---|---|---|
-//! | control, bidirectional, the first | worker | [`hello`], then [`report`]: deltas up, acknowledgements down |
+//! | control, bidirectional, the first | worker | [`hello`], then [`report`]: deltas, digests and [`events`] up, acknowledgements down |
 //! | calls, bidirectional, the first that the gateway opens | gateway | [`call`]: calls down, answers up |
 //! | snapshot, unidirectional, one for each | worker | [`report`]: one whole report |
 //!
@@ -43,21 +43,28 @@
 //! and may overtake each other, because they travel on different streams.
 //!
 //! ```text
-//! control   → {"protocol": {"min": 1, "max": 1}, "version": "0.1.0", "run": <16 bytes>, "incarnation": 1795961304378}
-//! control   ← {"accepted": {"protocol": 1}}
+//! control   → {"protocol": {"min": 2, "max": 2}, "version": "0.1.0", "run": <16 bytes>, "incarnation": 1795961304378}
+//! control   ← {"accepted": {"protocol": 2, "drained": false, "eventsAfter": null}}
 //! snapshot  → {"begin": {"incarnation": 1795961304378, "number": 0}}
 //! snapshot  → {"chunk": {"layout": 1, "resources": [{"id": "pixel-8-a", "labels": {"platform": "android"},
-//!              "maxShared": 1, "fence": 0, "grantable": true, "leases": []}]}}
-//! snapshot  → {"end": {"resources": 1}}
+//!              "maxShared": 1, "fence": 0, "grantable": true, "drained": false, "queueLength": 0, "reserved": 0,
+//!              "nextWindow": null, "leases": []}]}}
+//! snapshot  → {"end": {"resources": 1, "waiting": 0, "settled": 0}}
 //! control   ← {"taken": {"number": 0}}
 //! calls     ← {"id": 1, "call": {"dispatch": {"request": "req_0198…", "attempt": 1, "door": "request",
 //!              "requester": "gw:gateway:ci/job-17", "target": {"select": "platform=android"}, "mode": "exclusive",
 //!              "ttlMs": 900000, "leaseId": "ad-7f3a", "note": null, "key": null, "fingerprint": "9a4a7c2c…",
-//!              "allowShorter": false, "admin": false}}}
+//!              "allowShorter": false, "admin": false, "priority": 0.0, "wait": "never", "ticket": null,
+//!              "leftOut": {"mode": false, "ttl": false, "priority": false}}}}
 //! calls     → {"id": 1, "number": 1, "answer": {"granted": {"resource": "pixel-8-a", "lease": ["ad-7f3a", "req_0198…",
 //!              "exclusive", "gw:gateway:ci/job-17", 1795961304378000, 1795961304378000, 900000, 899999,
 //!              1795961304378, null, true, null, "9a4a7c2c…"]}}}
-//! control   → {"incarnation": 1795961304378, "number": 1, "resource": {"id": "pixel-8-a", …, "leases": [[…]]}}
+//! control   → {"delta": {"incarnation": 1795961304378, "number": 1,
+//!              "change": {"resource": {"id": "pixel-8-a", …, "leases": [[…]]}}}}
+//! control   → {"digest": {"incarnation": 1795961304378, "number": 1, "digest": 9120443823017441023}}
+//! control   → {"events": {"events": [{"id": "evt_…", "seq": 1795961304379, "at": 1795961304378000,
+//!              "event": "lease.granted", "owner": "gw:gateway:ci/job-17", "payload": {…}}]}}
+//! control   ← {"eventsTaken": {"seq": 1795961304379}}
 //! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null, "allowShorter": false}}}
 //! calls     ← {"id": 3, "call": {"calendar": {"asker": {"requester": "gw:gateway:ci/job-17", "role": "agent"},
 //!              "ask": {"holds": "pixel-8-a"}}}}
@@ -69,9 +76,13 @@
 
 pub mod calendar;
 pub mod call;
+pub mod digest;
+pub mod events;
 pub mod frame;
 pub mod hello;
 pub mod report;
+pub mod requests;
+pub mod room;
 mod version;
 
 pub use version::{ALPN, PROTOCOL, ProtocolRange, ProtocolVersion};

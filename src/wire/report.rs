@@ -1,15 +1,20 @@
 //! What a worker reports. The gateway's picture of a worker is a function of its latest snapshot and the deltas after it.
 //!
-//! Every change of a resource on the worker has a number, counted from 1 in each incarnation, without gaps.
+//! Every change on the worker has a number, counted from 1 in each incarnation, without gaps.
 //!
 //! - **Snapshot**, on a unidirectional stream of its own: [`Part::Begin`] with the incarnation and the number `n` at
-//!   which it is cut, chunks of at most 1 024 records, [`Part::End`] with the count of resources. It counts only
-//!   when its end has come and the count is right. It says nothing about changes after `n`.
-//! - **Delta**, on the control stream: [`Delta`], the whole new report of one resource. The first after a snapshot
-//!   cut at `n` is `n + 1`. A delta numbered at or below the snapshot's is ignored; a gap makes the gateway ask for a new
-//!   snapshot.
-//! - **Down** the control stream: [`Control::Taken`] when a snapshot has come whole, [`Control::Resync`] to ask for
-//!   a new one.
+//!   which it is cut, chunks of at most 1 024 records, [`Part::End`] with the counts. It counts only when its end has
+//!   come and the counts are right. It says nothing about changes after `n`.
+//! - **Up** the control stream, after `Hello`, comes one [`Report`] after another:
+//!   - [`Delta`], one change: the whole new report of a resource, or a request of this gateway's that has begun to wait
+//!     here or is settled ([`requests`](super::requests)). The first after a snapshot cut at `n` is `n + 1`. A delta
+//!     numbered at or below the snapshot's is ignored; a gap makes the gateway ask for a new snapshot.
+//!   - [`Digest`], every 5 s: what the worker's state comes to ([`digest`](super::digest)). A gateway that comes to
+//!     something else at the same number asks for a new snapshot; right after a snapshot again only after 30 s,
+//!     doubling to 10 min.
+//!   - [`EventsPage`], the worker's own events in their order ([`events`](super::events)).
+//! - **Down** the control stream: [`Control::Taken`] when a snapshot has been taken in whole, [`Control::Resync`] to ask
+//!   for a new one, [`Control::EventsTaken`] when events are on the gateway's disk.
 //!
 //! Times are Unix microseconds of the worker's wall clock. Deadlines travel as the time that is left when the record
 //! is made, so that no clock is compared with another.
@@ -19,8 +24,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::events::EventsPage;
 use super::frame::{FrameError, encode};
-use crate::limits::SNAPSHOT_CHUNK_RECORDS_MAX;
+use super::requests::{SettledRow, WaitingRow};
+use crate::limits::{REQUEST_ROWS_PER_FRAME_MAX, SNAPSHOT_CHUNK_RECORDS_MAX};
 use crate::model::time::{micros, whole_ms};
 use crate::model::{
     Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note, RequestId, Requester, ResourceId,
@@ -30,7 +37,7 @@ use crate::model::{
 pub const LAYOUT: u8 = 1;
 
 /// One frame of a snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Part {
     /// The first frame.
@@ -47,23 +54,73 @@ pub enum Part {
         /// The resources.
         resources: Vec<ResourceReport>,
     },
+    /// Some requests of this gateway's that wait here, or are settled and remembered.
+    Requests {
+        /// Those that wait.
+        waiting: Vec<WaitingRow>,
+        /// Those that are settled.
+        settled: Vec<SettledRow>,
+    },
     /// The last frame.
     End {
         /// How many resources the chunks held.
         resources: u64,
+        /// How many requests that wait.
+        waiting: u64,
+        /// How many that are settled.
+        settled: u64,
     },
 }
 
+/// What a worker says on the control stream after `Hello`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Report {
+    /// A change.
+    Delta(Delta),
+    /// What its state comes to.
+    Digest(Digest),
+    /// What happened there.
+    Events(EventsPage),
+}
+
 /// One change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delta {
     /// Which life of the worker.
     pub incarnation: u64,
     /// Its number.
     pub number: u64,
-    /// The resource as it is now.
-    pub resource: ResourceReport,
+    /// What has changed.
+    pub change: Changed,
+}
+
+/// What a delta is about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Changed {
+    /// A resource is now like this.
+    Resource(ResourceReport),
+    /// A request of this gateway's waits here from now on, or waits with another lease id or key.
+    Waiting(WaitingRow),
+    /// A request of this gateway's is settled. It may have waited here, or not.
+    Settled(SettledRow),
+    /// A request of this gateway's waits here no more, and nothing is remembered of it: an unattended waiter that was
+    /// admitted, has left, or did not ask again in time.
+    Gone(RequestId),
+}
+
+/// What the worker's state comes to at one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Digest {
+    /// Which life of the worker.
+    pub incarnation: u64,
+    /// The number of the last change it contains.
+    pub number: u64,
+    /// As [`digest`](super::digest) says.
+    pub digest: u64,
 }
 
 /// What the gateway says on the control stream after `Welcome`.
@@ -77,6 +134,11 @@ pub enum Control {
     },
     /// Send a new snapshot.
     Resync,
+    /// The worker's events up to this number are on the gateway's disk; more may be sent.
+    EventsTaken {
+        /// The worker's number of the last.
+        seq: u64,
+    },
 }
 
 /// A resource with all its leases, whoever holds them.
@@ -99,8 +161,26 @@ pub struct ResourceReport {
     /// How many wait for it by its name.
     #[serde(default)]
     pub queue_length: u64,
+    /// How many of its seats are kept for those who were admitted.
+    #[serde(default)]
+    pub reserved: u32,
+    /// The window of an enforced booking or hold that is on or comes next.
+    #[serde(default)]
+    pub next_window: Option<NextWindow>,
     /// Its active leases.
     pub leases: Vec<LeaseRow>,
+}
+
+/// A window in which only one may lease a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextWindow {
+    /// Who.
+    pub holder: Requester,
+    /// When it begins, in ms from when the record is made; 0 when it has begun.
+    pub starts_in_ms: u64,
+    /// When it ends, in ms from when the record is made.
+    pub ends_in_ms: u64,
 }
 
 /// A lease as an array of 13 or 14: id, request, mode, holder, granted at, renewed at, ttl in ms, ms left, fence, note or
@@ -145,6 +225,11 @@ impl LeaseRow {
         )
     }
 
+    /// What tells it from every other and from itself before a renewal: id, fence, renewed at, ttl in ms.
+    pub(super) fn identity(&self) -> (&LeaseId, Fence, Timestamp, u64) {
+        (&self.0, self.8, self.5, self.6)
+    }
+
     /// The lease on `resource`, and how long it has to run. A row is a claim: the time left never exceeds the width.
     pub fn into_lease(self, resource: &ResourceId) -> (LeaseRecord, Duration) {
         let Self(
@@ -184,12 +269,29 @@ impl LeaseRow {
 }
 
 /// The frames of a whole snapshot.
-pub fn snapshot(incarnation: u64, number: u64, resources: &[ResourceReport]) -> Result<Vec<bytes::Bytes>, FrameError> {
+pub fn snapshot(
+    incarnation: u64,
+    number: u64,
+    resources: &[ResourceReport],
+    waiting: &[WaitingRow],
+    settled: &[SettledRow],
+) -> Result<Vec<bytes::Bytes>, FrameError> {
     let mut frames = vec![encode(&Part::Begin { incarnation, number })?];
     for chunk in chunks_of_records(resources) {
         add_chunk(&mut frames, chunk)?;
     }
-    frames.push(encode(&Part::End { resources: resources.len() as u64 })?);
+    for chunk in waiting.chunks(REQUEST_ROWS_PER_FRAME_MAX) {
+        frames.push(encode(&Part::Requests { waiting: chunk.to_vec(), settled: Vec::new() })?);
+    }
+    for chunk in settled.chunks(REQUEST_ROWS_PER_FRAME_MAX) {
+        frames.push(encode(&Part::Requests { waiting: Vec::new(), settled: chunk.to_vec() })?);
+    }
+    let count = |length: usize| length as u64;
+    frames.push(encode(&Part::End {
+        resources: count(resources.len()),
+        waiting: count(waiting.len()),
+        settled: count(settled.len()),
+    })?);
     Ok(frames)
 }
 
@@ -238,6 +340,8 @@ mod tests {
             grantable: true,
             drained: false,
             queue_length: 0,
+            reserved: 0,
+            next_window: None,
             leases: Vec::new(),
         }
     }
@@ -251,11 +355,11 @@ mod tests {
     fn a_snapshot_reads_back_whole_in_frames_that_are_not_too_long() {
         for (count, label_bytes) in [(0, 0), (1, 0), (3_000, 0), (700, 6_000)] {
             let resources: Vec<_> = (0..count).map(|index| report(index, label_bytes)).collect();
-            let frames = snapshot(9, 4, &resources).unwrap();
+            let frames = snapshot(9, 4, &resources, &[], &[]).unwrap();
             assert_eq!(read_back(&frames), resources);
             assert_eq!(decode::<Part>(&frames[0]).unwrap(), Part::Begin { incarnation: 9, number: 4 });
             let end = decode::<Part>(frames.last().unwrap()).unwrap();
-            assert_eq!(end, Part::End { resources: count as u64 });
+            assert_eq!(end, Part::End { resources: count as u64, waiting: 0, settled: 0 });
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct ProtocolVersion(pub u16);
 impl ProtocolVersion {
     /// The first: snapshots, deltas, dispatch, settle, renew, release.
     pub const V1: Self = Self(1);
+    /// Requests that wait at the worker, waiting rooms, draining, digests, events, settled requests.
+    pub const V2: Self = Self(2);
 }
 
 /// The versions that a node speaks.
@@ -28,7 +30,7 @@ pub struct ProtocolRange {
 }
 
 /// The versions that this Berth speaks.
-pub const PROTOCOL: ProtocolRange = ProtocolRange { min: ProtocolVersion::V1, max: ProtocolVersion::V1 };
+pub const PROTOCOL: ProtocolRange = ProtocolRange { min: ProtocolVersion::V2, max: ProtocolVersion::V2 };
 
 impl ProtocolRange {
     /// The newest version that both speak.

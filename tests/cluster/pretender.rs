@@ -70,6 +70,8 @@ impl Pretender {
             grantable: true,
             drained: false,
             queue_length: 0,
+            reserved: 0,
+            next_window: None,
             leases,
         };
         let (desk, _) = Actor::spawn(None, Desk, (report, script.clone())).await.unwrap();

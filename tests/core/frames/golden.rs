@@ -35,7 +35,7 @@ fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
       ‹cf0006474846204000 cdea60 00 01 c0 c2 c0 d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
     ‹81 a3›end‹81 a9›resources‹01›
     ");
-    assert_frames!([delta()], @"
+    assert_frames!(reports(), @"
     ‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a8›resource‹88 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os
       ‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c2 a7›drained‹c2›
       ‹ab›queueLength‹00 a6›leases‹90›

@@ -7,13 +7,19 @@ mod golden;
 use std::fmt::Write;
 use std::time::Duration;
 
-use berth::model::{Code, Door, Fence, Fingerprint, Mode, Refusal, Selector, Target};
-use berth::wire::call::{Answer, AnswerFrame, Call, CallFrame, CallFrameId, Dispatch, Granted};
+use berth::model::{Code, Door, Fence, Fingerprint, LeftOut, Mode, Refusal, Selector, Target, WaitingFor};
+use berth::wire::call::{Answer, AnswerFrame, Call, CallFrame, CallFrameId, Dispatch, Granted, Wait};
+use berth::wire::events::{EventRow, EventsPage};
 use berth::wire::frame::{FrameError, decode, encode};
 use berth::wire::hello::{Hello, Welcome};
-use berth::wire::report::{Control, Delta, LAYOUT, LeaseRow, Part, ResourceReport};
+use berth::wire::report::{
+    Changed, Control, Delta, Digest, LAYOUT, LeaseRow, NextWindow, Part, Report, ResourceReport,
+};
+use berth::wire::requests::{Place, SettledOutcome, SettledRow, WaitingRow};
+use berth::wire::room::{RoomAnswer, RoomAsk, WaiterRow};
 use berth::wire::{PROTOCOL, ProtocolVersion};
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,7 +31,7 @@ enum Kind {
     Hello,
     Welcome,
     Part,
-    Delta,
+    Report,
     Control,
     Call,
     CallId,
@@ -33,7 +39,7 @@ enum Kind {
 }
 
 const KINDS: [Kind; 8] =
-    [Kind::Hello, Kind::Welcome, Kind::Part, Kind::Delta, Kind::Control, Kind::Call, Kind::CallId, Kind::Answer];
+    [Kind::Hello, Kind::Welcome, Kind::Part, Kind::Report, Kind::Control, Kind::Call, Kind::CallId, Kind::Answer];
 
 impl Kind {
     /// Reads a payload as a frame of this kind, and writes what it understood.
@@ -45,7 +51,7 @@ impl Kind {
             Kind::Hello => again::<Hello>(payload),
             Kind::Welcome => again::<Welcome>(payload),
             Kind::Part => again::<Part>(payload),
-            Kind::Delta => again::<Delta>(payload),
+            Kind::Report => again::<Report>(payload),
             Kind::Control => again::<Control>(payload),
             Kind::Call => again::<CallFrame>(payload),
             Kind::CallId => again::<CallFrameId>(payload),
@@ -63,7 +69,7 @@ fn every_frame() -> Vec<(Kind, Bytes)> {
     let mut frames = vec![of(Kind::Hello, bytes(&hello()))];
     frames.extend(welcomes().iter().map(|welcome| of(Kind::Welcome, bytes(welcome))));
     frames.extend(parts().iter().map(|part| of(Kind::Part, bytes(part))));
-    frames.push(of(Kind::Delta, bytes(&delta())));
+    frames.extend(reports().iter().map(|report| of(Kind::Report, bytes(report))));
     frames.extend(controls().iter().map(|control| of(Kind::Control, bytes(control))));
     frames.extend(calls().into_iter().map(|call| of(Kind::Call, bytes(&CallFrame { id: 7, call }))));
     frames
@@ -124,7 +130,7 @@ fn hello() -> Hello {
 
 fn welcomes() -> [Welcome; 3] {
     [
-        Welcome::Accepted { protocol: ProtocolVersion::V1 },
+        Welcome::Accepted { protocol: ProtocolVersion::V2, drained: true, events_after: Some(1_767_225_600_007) },
         Welcome::Incompatible { protocol: PROTOCOL },
         Welcome::Refused { why: "not on the roster".to_owned() },
     ]
@@ -164,28 +170,90 @@ fn report() -> ResourceReport {
         grantable: true,
         drained: false,
         queue_length: 0,
+        reserved: 1,
+        next_window: Some(NextWindow {
+            holder: sample::text("gw:gateway:ci/job-17"),
+            starts_in_ms: 0,
+            ends_in_ms: 60_000,
+        }),
         leases: vec![row(), bare_row()],
     }
 }
 
-fn parts() -> [Part; 3] {
-    [
-        Part::Begin { incarnation: 1_767_225_600_000, number: 300 },
-        Part::Chunk { layout: LAYOUT, resources: vec![report()] },
-        Part::End { resources: 1 },
-    ]
-}
-
-fn delta() -> Delta {
-    Delta {
-        incarnation: 1_767_225_600_000,
-        number: 301,
-        resource: ResourceReport { leases: vec![], grantable: false, ..report() },
+fn waiting() -> WaitingRow {
+    WaitingRow {
+        request: sample::request(3),
+        requester: sample::text("gw:gateway:ci/job-17"),
+        resource: sample::text("pixel-8-a"),
+        mode: Mode::Exclusive,
+        attended: true,
+        lease_id: Some(sample::text("ad-7f3a")),
+        key: Some(sample::text("k-1")),
+        fingerprint: dispatch().fingerprint,
+        joined_at: Timestamp::from_second(1_767_225_600).unwrap(),
     }
 }
 
-fn controls() -> [Control; 2] {
-    [Control::Taken { number: 300 }, Control::Resync]
+fn settled(outcome: SettledOutcome) -> SettledRow {
+    SettledRow {
+        request: sample::request(4),
+        requester: sample::text("gw:gateway:ci/job-17"),
+        key: None,
+        fingerprint: dispatch().fingerprint,
+        created_at: Timestamp::from_second(1_767_225_600).unwrap(),
+        ended_ms_ago: Some(300),
+        outcome,
+    }
+}
+
+fn outcomes() -> [SettledOutcome; 3] {
+    let granted = SettledOutcome::Granted {
+        resource: sample::text("pixel-8-a"),
+        lease: row(),
+        expires_at: Timestamp::from_second(1_767_225_660).unwrap(),
+        labels: [(sample::text("os"), sample::text("15"))].into(),
+    };
+    let failed = SettledOutcome::Failed(Refusal::new(Code::QueueTimeout, "not in time"));
+    [granted, failed, SettledOutcome::Cancelled]
+}
+
+fn parts() -> [Part; 4] {
+    [
+        Part::Begin { incarnation: 1_767_225_600_000, number: 300 },
+        Part::Chunk { layout: LAYOUT, resources: vec![report()] },
+        Part::Requests { waiting: vec![waiting()], settled: outcomes().map(settled).to_vec() },
+        Part::End { resources: 1, waiting: 1, settled: 3 },
+    ]
+}
+
+/// What goes up the control stream.
+fn reports() -> Vec<Report> {
+    let (incarnation, number) = (1_767_225_600_000, 301);
+    let resource =
+        Changed::Resource(ResourceReport { leases: vec![], grantable: false, next_window: None, ..report() });
+    let changes = [
+        resource,
+        Changed::Waiting(waiting()),
+        Changed::Settled(settled(SettledOutcome::Cancelled)),
+        Changed::Gone(sample::request(3)),
+    ];
+    let mut reports: Vec<Report> =
+        changes.into_iter().map(|change| Report::Delta(Delta { incarnation, number, change })).collect();
+    reports.push(Report::Digest(Digest { incarnation, number, digest: u64::MAX }));
+    let event = EventRow {
+        id: sample::text("evt_00000000-0000-4000-8000-000000000009"),
+        seq: 1_767_225_600_001,
+        at: Timestamp::from_second(1_767_225_600).unwrap(),
+        event: "lease.expired".to_owned(),
+        owner: Some(sample::text("gw:gateway:ci/job-17")),
+        payload: serde_json::from_str(r#"{"leaseId": "ad-7f3a", "fence": 7}"#).unwrap(),
+    };
+    reports.push(Report::Events(EventsPage { events: vec![event] }));
+    reports
+}
+
+fn controls() -> [Control; 3] {
+    [Control::Taken { number: 300 }, Control::Resync, Control::EventsTaken { seq: 1_767_225_600_001 }]
 }
 
 fn dispatch() -> Dispatch {
@@ -205,6 +273,10 @@ fn dispatch() -> Dispatch {
         key: Some(sample::text("k-1")),
         allow_shorter: true,
         admin: false,
+        priority: 5.5.try_into().unwrap(),
+        wait: Wait::Attended { timeout_ms: Some(60_000) },
+        ticket: Some(sample::text("e30.e30")),
+        left_out: LeftOut { mode: true, ttl: false, priority: false },
     }
 }
 
@@ -221,6 +293,10 @@ fn bare_dispatch() -> Dispatch {
         key: None,
         allow_shorter: false,
         admin: true,
+        priority: Default::default(),
+        wait: Wait::Never,
+        ticket: None,
+        left_out: LeftOut::default(),
         ..dispatch()
     }
 }
@@ -234,10 +310,38 @@ fn calls() -> Vec<Call> {
         Call::Renew { lease: lease(), fence: Some(Fence(5)), ttl_ms: Some(60_000), allow_shorter: true, admin: false },
         Call::Renew { lease: lease(), fence: None, ttl_ms: None, allow_shorter: false, admin: true },
         Call::Release { lease: lease(), fence: Some(Fence(5)) },
+        Call::Dispatch(Dispatch { wait: Wait::Unattended, ..dispatch() }),
+        Call::Cancel { request: sample::request(1) },
+        Call::Look { request: sample::request(1) },
+        Call::Room(RoomAsk::Waiters { resource: sample::text("pixel-8-a"), after: 2_000 }),
+        Call::Room(RoomAsk::Leave { resource: sample::text("pixel-8-a"), requester: sample::text("gw:gateway:ci") }),
+        Call::Room(RoomAsk::Drain { resource: sample::text("pixel-8-a"), drained: true }),
+        Call::DrainWorker { drained: false },
     ]
     .into_iter()
     .chain(calendar::asks().into_iter().map(|ask| Call::Calendar(calendar::call(ask))))
     .collect()
+}
+
+fn place() -> Place {
+    Place {
+        resource: sample::text("pixel-8-a"),
+        mode: Mode::Exclusive,
+        position: 2,
+        waiting_for: Some(WaitingFor::Leased),
+        until_ms: Some(60_000),
+        ticket: sample::text("e30.e30"),
+    }
+}
+
+fn waiter() -> WaiterRow {
+    WaiterRow {
+        holder: sample::text("ci"),
+        joined_at: Timestamp::from_second(1_767_225_600).unwrap(),
+        last_seen: Timestamp::from_second(1_767_225_660).unwrap(),
+        mode: Mode::Shared,
+        priority: 1.0.try_into().unwrap(),
+    }
 }
 
 fn answers() -> Vec<Answer> {
@@ -249,7 +353,13 @@ fn answers() -> Vec<Answer> {
         Answer::Settled(Some(granted())),
         Answer::Settled(None),
         Answer::Renewed(granted()),
-        Answer::Released,
+        Answer::Released { admitted: Some(sample::text("gw:gateway:ci/job-18")) },
+        Answer::Waiting(place()),
+        Answer::Cancelled,
+        Answer::Room(RoomAnswer::Waiters { waiters: vec![waiter()], more: true }),
+        Answer::Room(RoomAnswer::Left(true)),
+        Answer::Room(RoomAnswer::Resource(ResourceReport { leases: vec![], next_window: None, ..report() })),
+        Answer::Drained(true),
         Answer::Refused(refusal),
         Answer::Refused(busy),
     ]

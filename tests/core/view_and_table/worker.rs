@@ -173,6 +173,8 @@ impl Worker {
             grantable: true,
             drained: false,
             queue_length: 0,
+            reserved: 0,
+            next_window: None,
             leases: leases.map(|lease| LeaseRow::new(lease, lease.ttl)).collect(),
         }
     }
