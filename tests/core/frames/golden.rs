@@ -12,12 +12,12 @@ macro_rules! assert_frames {
 #[test]
 fn hello_and_welcome_never_change() {
     assert_frames!([hello()], @"
-    ‹84 a8›protocol‹82 a3›min‹01 a3›max‹01 a7›version‹a5›0.1.0‹a3›run‹c4106b1f0d3e31a64b0c8a410e6b3c6f7a10›
+    ‹84 a8›protocol‹82 a3›min‹02 a3›max‹02 a7›version‹a5›0.1.0‹a3›run‹c4106b1f0d3e31a64b0c8a410e6b3c6f7a10›
       ‹ab›incarnation‹cf0000019b76daa800›
     ");
     assert_frames!(welcomes(), @"
-    ‹81 a8›accepted‹81 a8›protocol‹01›
-    ‹81 ac›incompatible‹81 a8›protocol‹82 a3›min‹01 a3›max‹01›
+    ‹81 a8›accepted‹83 a8›protocol‹02 a7›drained‹c3 ab›eventsAfter‹cf0000019b76daa807›
+    ‹81 ac›incompatible‹81 a8›protocol‹82 a3›min‹02 a3›max‹02›
     ‹81 a7›refused‹81 a3›why‹b1›not on the roster
     ");
 }
@@ -26,37 +26,71 @@ fn hello_and_welcome_never_change() {
 fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
     assert_frames!(parts(), @"
     ‹81 a5›begin‹82 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012c›
-    ‹81 a5›chunk‹82 a6›layout‹01 a9›resources‹91 88 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform
+    ‹81 a5›chunk‹82 a6›layout‹01 a9›resources‹91 8a a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform
       ‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a7›drained‹c2 ab›queueLength‹00›
+      ‹a8›reserved‹01 aa›nextWindow‹83 a6›holder‹b4›gw:gateway:ci/job-17‹aa›startsInMs‹00 a8›endsInMs‹cdea60›
       ‹a6›leases‹92 9d a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive
       ‹b4›gw:gateway:ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800›
       ‹a7›nightly‹c3 a3›k-1‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹9d a5›lse_1
       ‹d928›req_00000000-0000-7000-8000-000000000002‹a6›shared‹a9›ci/job-17‹cf0006474846204000›
       ‹cf0006474846204000 cdea60 00 01 c0 c2 c0 d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
-    ‹81 a3›end‹81 a9›resources‹01›
+    ‹81 a8›requests‹82 a7›waiting‹91 89 a7›request‹d928›req_00000000-0000-7000-8000-000000000003‹a9›requester
+      ‹b4›gw:gateway:ci/job-17‹a8›resource‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a8›attended‹c3 a7›leaseId
+      ‹a7›ad-7f3a‹a3›key‹a3›k-1‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a8›joinedAt
+      ‹cf0006474846204000 a7›settled‹93 87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004
+      ‹a9›requester‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d
+      ‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹81 a7›granted‹84 a8›resource
+      ‹a9›pixel-8-a‹a5›lease‹9d a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive
+      ‹b4›gw:gateway:ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800›
+      ‹a7›nightly‹c3 a3›k-1‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹a9›expiresAt‹cf0006474849b3c700 a6›labels
+      ‹81 a2›os‹a2›15‹87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester
+      ‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt
+      ‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹81 a6›failed‹82 a4›code‹ad›QUEUE_TIMEOUT‹a7›message
+      ‹ab›not in time‹87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester
+      ‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt
+      ‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹a9›cancelled
+    ‹81 a3›end‹83 a9›resources‹01 a7›waiting‹01 a7›settled‹03›
     ");
     assert_frames!(reports(), @"
-    ‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a8›resource‹88 a2›id‹a9›pixel-8-a‹a6›labels‹82 a2›os
-      ‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c2 a7›drained‹c2›
-      ‹ab›queueLength‹00 a6›leases‹90›
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a8›resource‹8a a2›id
+      ‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800›
+      ‹a9›grantable‹c2 a7›drained‹c2 ab›queueLength‹00 a8›reserved‹01 aa›nextWindow‹c0 a6›leases‹90›
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a7›waiting‹89 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000003‹a9›requester‹b4›gw:gateway:ci/job-17‹a8›resource
+      ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a8›attended‹c3 a7›leaseId‹a7›ad-7f3a‹a3›key‹a3›k-1‹ab›fingerprint
+      ‹d920›6280181be0b12554bfca6b9047b1bb7d‹a8›joinedAt‹cf0006474846204000›
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a7›settled‹87 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester‹b4›gw:gateway:ci/job-17‹a3›key‹c0›
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo
+      ‹cd012c a7›outcome‹a9›cancelled
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a4›gone
+      ‹d928›req_00000000-0000-7000-8000-000000000003
+    ‹81 a6›digest‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›digest‹cfffffffffffffffff›
+    ‹81 a6›events‹81 a6›events‹91 86 a2›id‹d928›evt_00000000-0000-4000-8000-000000000009‹a3›seq
+      ‹cf0000019b76daa801 a2›at‹cf0006474846204000 a5›event‹ad›lease.expired‹a5›owner‹b4›gw:gateway:ci/job-17
+      ‹a7›payload‹82 a5›fence‹07 a7›leaseId‹a7›ad-7f3a
     ");
     assert_frames!(controls(), @"
     ‹81 a5›taken‹81 a6›number‹cd012c›
     ‹a6›resync
+    ‹81 ab›eventsTaken‹81 a3›seq‹cf0000019b76daa801›
     ");
 }
 
 #[test]
 fn calls_are_what_the_workers_of_today_read() {
     assert_frames!(calls().into_iter().map(|call| CallFrame { id: 7, call }).collect::<Vec<_>>(), @"
-    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8d a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
-      ‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource‹a9›pixel-8-a‹a4›mode
-      ‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1‹ab›fingerprint
-      ‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2›
-    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹8d a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
-      ‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+      ‹a7›attempt‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource
+      ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority‹cb 40›
+      ‹16 00 00 00 00 00 00 a4›wait‹81 a8›attended‹81 a9›timeoutMs‹cdea60 a6›ticket‹a7›e30.e30‹a7›leftOut‹83›
+      ‹a4›mode‹c3 a3›ttl‹c2 a8›priority‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+      ‹a7›attempt‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
       ‹b7›platform=android,os>=14‹a4›mode‹a6›shared‹a5›ttlMs‹cdea60 a7›leaseId‹c0 a4›note‹c0 a3›key‹c0›
-      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3›
+      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3 a8›priority‹cb 00›
+      ‹00 00 00 00 00 00 00 a4›wait‹a5›never‹a6›ticket‹c0 a7›leftOut‹83 a4›mode‹c2 a3›ttl‹c2 a8›priority‹c2›
     ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹02›
     ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
@@ -64,6 +98,18 @@ fn calls_are_what_the_workers_of_today_read() {
     ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹c0 a5›ttlMs‹c0 ac›allowShorter‹c2 a5›admin
       ‹c3›
     ‹82 a2›id‹07 a4›call‹81 a7›release‹82 a5›lease‹a7›ad-7f3a‹a5›fence‹05›
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+      ‹a7›attempt‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource
+      ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority‹cb 40›
+      ‹16 00 00 00 00 00 00 a4›wait‹aa›unattended‹a6›ticket‹a7›e30.e30‹a7›leftOut‹83 a4›mode‹c3 a3›ttl‹c2›
+      ‹a8›priority‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a6›cancel‹81 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+    ‹82 a2›id‹07 a4›call‹81 a4›look‹81 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+    ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a7›waiters‹82 a8›resource‹a9›pixel-8-a‹a5›after‹cd07d0›
+    ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a5›leave‹82 a8›resource‹a9›pixel-8-a‹a9›requester‹ad›gw:gateway:ci
+    ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a5›drain‹82 a8›resource‹a9›pixel-8-a‹a7›drained‹c3›
+    ‹82 a2›id‹07 a4›call‹81 ab›drainWorker‹81 a7›drained‹c2›
     ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
       ‹a3›ask‹81 a4›book‹84 a8›resource‹a9›pixel-8-a‹a4›slot‹82 a8›startsAt‹cf0006474846204000 a6›length‹81›
       ‹a7›lasting‹cdea60 a6›repeat‹83 a5›every‹a4›week‹a5›until‹aa›2026-02-01‹a2›tz‹ad›Europe/Warsaw‹a4›note‹a1›n
@@ -114,7 +160,18 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
       ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
       ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
-    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a8›released
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›released‹81 a8›admitted‹b4›gw:gateway:ci/job-18
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›waiting‹86 a8›resource‹a9›pixel-8-a‹a4›mode
+      ‹a9›exclusive‹a8›position‹02 aa›waitingFor‹a6›leased‹a7›untilMs‹cdea60 a6›ticket‹a7›e30.e30
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a9›cancelled
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a7›waiters‹82 a7›waiters‹91 85 a6›holder‹a2›ci
+      ‹a8›joinedAt‹cf0006474846204000 a8›lastSeen‹cf0006474849b3c700 a4›mode‹a6›shared‹a8›priority‹cb 3f f0›
+      ‹00 00 00 00 00 00 a4›more‹c3›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a4›left‹c3›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a8›resource‹8a a2›id‹a9›pixel-8-a‹a6›labels‹82›
+      ‹a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a7›drained
+      ‹c2 ab›queueLength‹00 a8›reserved‹01 aa›nextWindow‹c0 a6›leases‹90›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›drained‹c3›
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹ae›LEASE_ID_TAKEN‹a7›message
       ‹d922›lease ID ad-7f3a is already in use‹a7›details‹81 a7›leaseId‹a7›ad-7f3a
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹aa›QUEUE_FULL‹a7›message

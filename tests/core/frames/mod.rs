@@ -112,7 +112,7 @@ fn lengths(marker: u8, frame: &[u8]) -> (usize, usize) {
         0xcc | 0xd0 => (2, 0),
         0xcd | 0xd1 | 0xdc | 0xde => (3, 0),
         0xce | 0xd2 => (5, 0),
-        0xcf | 0xd3 => (9, 0),
+        0xcb | 0xcf | 0xd3 => (9, 0),
         0xd9 => (2, byte(1)),
         0xda => (3, byte(1) << 8 | byte(2)),
         _ => (1, 0),
