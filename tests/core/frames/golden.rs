@@ -83,14 +83,14 @@ fn calls_are_what_the_workers_of_today_read() {
     ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
       ‹a7›attempt‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource
       ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1
-      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority‹cb 40›
-      ‹16 00 00 00 00 00 00 a4›wait‹81 a8›attended‹81 a9›timeoutMs‹cdea60 a6›ticket‹a7›e30.e30‹a7›leftOut‹83›
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority
+      ‹cb4016000000000000 a4›wait‹81 a8›attended‹81 a9›timeoutMs‹cdea60 a6›ticket‹a7›e30.e30‹a7›leftOut‹83›
       ‹a4›mode‹c3 a3›ttl‹c2 a8›priority‹c2›
     ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
       ‹a7›attempt‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
       ‹b7›platform=android,os>=14‹a4›mode‹a6›shared‹a5›ttlMs‹cdea60 a7›leaseId‹c0 a4›note‹c0 a3›key‹c0›
-      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3 a8›priority‹cb 00›
-      ‹00 00 00 00 00 00 00 a4›wait‹a5›never‹a6›ticket‹c0 a7›leftOut‹83 a4›mode‹c2 a3›ttl‹c2 a8›priority‹c2›
+      ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3 a8›priority
+      ‹cb0000000000000000 a4›wait‹a5›never‹a6›ticket‹c0 a7›leftOut‹83 a4›mode‹c2 a3›ttl‹c2 a8›priority‹c2›
     ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹02›
     ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
@@ -101,8 +101,8 @@ fn calls_are_what_the_workers_of_today_read() {
     ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
       ‹a7›attempt‹01 a4›door‹a7›acquire‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a8›resource
       ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a5›ttlMs‹cdea60 a7›leaseId‹a7›ad-7f3a‹a4›note‹a7›nightly‹a3›key‹a3›k-1
-      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority‹cb 40›
-      ‹16 00 00 00 00 00 00 a4›wait‹aa›unattended‹a6›ticket‹a7›e30.e30‹a7›leftOut‹83 a4›mode‹c3 a3›ttl‹c2›
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority
+      ‹cb4016000000000000 a4›wait‹aa›unattended‹a6›ticket‹a7›e30.e30‹a7›leftOut‹83 a4›mode‹c3 a3›ttl‹c2›
       ‹a8›priority‹c2›
     ‹82 a2›id‹07 a4›call‹81 a6›cancel‹81 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
     ‹82 a2›id‹07 a4›call‹81 a4›look‹81 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
@@ -165,8 +165,8 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹a9›exclusive‹a8›position‹02 aa›waitingFor‹a6›leased‹a7›untilMs‹cdea60 a6›ticket‹a7›e30.e30
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a9›cancelled
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a7›waiters‹82 a7›waiters‹91 85 a6›holder‹a2›ci
-      ‹a8›joinedAt‹cf0006474846204000 a8›lastSeen‹cf0006474849b3c700 a4›mode‹a6›shared‹a8›priority‹cb 3f f0›
-      ‹00 00 00 00 00 00 a4›more‹c3›
+      ‹a8›joinedAt‹cf0006474846204000 a8›lastSeen‹cf0006474849b3c700 a4›mode‹a6›shared‹a8›priority
+      ‹cb3ff0000000000000 a4›more‹c3›
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a4›left‹c3›
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a8›resource‹8a a2›id‹a9›pixel-8-a‹a6›labels‹82›
       ‹a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a7›drained
