@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Ask, ChosenLeaseId, Code, Fingerprint, IdempotencyKey, LeaseId, Refusal, RequestId, Requester, ResourceId,
+    Ask, ChosenLeaseId, Code, Fingerprint, IdempotencyKey, LeaseId, Refusal, RequestId, Requester, ResourceAddress,
     WaitPolicy,
 };
 
@@ -35,7 +35,7 @@ struct Entry {
     granted: bool,
     key: Option<IdempotencyKey>,
     /// The resource in whose waiting room it stands unattended, or wants to.
-    waits_for: Option<ResourceId>,
+    waits_for: Option<ResourceAddress>,
     /// True while an ask of it is under way.
     asking: bool,
 }
@@ -87,7 +87,12 @@ impl Ledger {
     ///
     /// # Errors
     /// `IDEMPOTENCY_CONFLICT`, `REQUESTER_ALREADY_LEASED`, `LEASE_ID_TAKEN`, in this order; nothing is reserved.
-    pub fn admit(&mut self, ask: &Ask, speaker: Speaker, by_name: Option<&ResourceId>) -> Result<Admitted, Refusal> {
+    pub fn admit(
+        &mut self,
+        ask: &Ask,
+        speaker: Speaker,
+        by_name: Option<&ResourceAddress>,
+    ) -> Result<Admitted, Refusal> {
         debug_assert!(!self.entries.contains_key(&ask.id), "a request is admitted once");
         let mut standing = None;
         if speaker == Speaker::Requester {
@@ -148,18 +153,51 @@ impl Ledger {
         self.insert_with(entry, stands, None);
     }
 
-    /// Enters an unattended waiter that is already a fact: read from disk.
-    pub fn restore_waiter(&mut self, request: &RequestId, requester: &Requester, resource: &ResourceId) {
+    /// Enters an unattended waiter that is already a fact: read from disk, or reported by a worker. A lease id that
+    /// another has is not its own.
+    pub fn restore_waiter(
+        &mut self,
+        request: &RequestId,
+        requester: &Requester,
+        resource: ResourceAddress,
+        lease: Option<&ChosenLeaseId>,
+    ) {
         let entry = Entry {
             requester: requester.clone(),
-            lease: None,
+            lease: self.free_id(lease),
             former_lease: None,
             granted: false,
             key: None,
-            waits_for: Some(resource.clone()),
+            waits_for: Some(resource),
             asking: false,
         };
         self.insert_with(request, entry, None);
+    }
+
+    /// Enters a lease request that is already a fact and waits: reported by a worker. Its key stands for it, and a lease id
+    /// that another has is not its own.
+    pub fn restore_open(
+        &mut self,
+        request: &RequestId,
+        requester: &Requester,
+        lease: Option<&ChosenLeaseId>,
+        key: Option<(IdempotencyKey, Fingerprint)>,
+    ) {
+        let fingerprint = key.as_ref().map(|(_, fingerprint)| *fingerprint);
+        let entry = Entry {
+            requester: requester.clone(),
+            lease: self.free_id(lease),
+            former_lease: None,
+            granted: false,
+            key: key.map(|(key, _)| key),
+            waits_for: None,
+            asking: true,
+        };
+        self.insert_with(request, entry, fingerprint);
+    }
+
+    fn free_id(&self, lease: Option<&ChosenLeaseId>) -> Option<LeaseId> {
+        lease.cloned().map(LeaseId::from).filter(|lease| !self.by_lease.contains_key(lease))
     }
 
     /// Enters a granted lease that is already a fact: read from disk, or reported by a worker. Its key, if it has

@@ -60,6 +60,13 @@ impl TicketKey {
         text.parse().expect("base64 and a dot pass the pattern, and names are bounded")
     }
 
+    /// The request that a ticket names, whoever gave it out. It is a claim: whoever uses it checks whose the request is.
+    pub fn claimed(ticket: &Ticket) -> Option<RequestId> {
+        let (stub, _) = ticket.as_str().split_once('.')?;
+        let stub: Stub = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(stub).ok()?).ok()?;
+        Some(stub.request)
+    }
+
     /// What a ticket says; none when this node did not give it out.
     pub fn read(&self, ticket: &Ticket) -> Option<Stub> {
         let (stub, tag) = ticket.as_str().split_once('.')?;

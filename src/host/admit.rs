@@ -10,7 +10,9 @@ use super::read::grant;
 use crate::admission::resource::{Change, Command, Held, Otherwise, Rejection};
 use crate::admission::{Admitted, Attendance, Joined, Rank, RequestState, Speaker, Waiter};
 use crate::limits::WATCHERS_MAX;
-use crate::model::{Ask, Code, Door, Proposal, Refusal, RequestId, ResourceId, Selector, Target, WaitPolicy};
+use crate::model::{
+    Ask, Code, Door, Proposal, Refusal, RequestId, ResourceAddress, ResourceId, Selector, Target, WaitPolicy,
+};
 
 impl DeskState {
     /// Checks a request, reserves what it names, and hands it to a resource or to the pool.
@@ -77,7 +79,8 @@ impl DeskState {
         {
             return self.say(reply, Ok(Asked::Granted(grant)));
         }
-        match self.ledger.admit(&ask, speaker, named.as_ref()) {
+        let room = named.map(|id| ResourceAddress { worker: None, id });
+        match self.ledger.admit(&ask, speaker, room.as_ref()) {
             Ok(Admitted::Replay(first)) => match self.open.get(&first).map(|open| open.wait) {
                 // It may come to stand in the waiting room, which its key does not stand for.
                 Some(WaitPolicy::JoinWaitingRoom) => self.queue_behind(&first, ask, reply),

@@ -183,6 +183,7 @@ impl DeskState {
             WaitingFor::Reserved => 1,
             WaitingFor::Booked => 2,
             WaitingFor::Drained => 3,
+            WaitingFor::Absent => 4,
         };
         reasons.sort_by_key(|(why, until)| (order(*why), until.unwrap_or(RunTime(std::time::Duration::MAX))));
         reasons.first().copied().unwrap_or((WaitingFor::Leased, None))

@@ -21,7 +21,9 @@ use crate::admission::{Ledger, Requests, Rules};
 use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
 use crate::model::time::remaining;
-use crate::model::{BookingId, BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceId, ResourceSpec};
+use crate::model::{
+    BookingId, BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceAddress, ResourceId, ResourceSpec,
+};
 use crate::store::{Loaded, StoredOutcome, StoredRequest, StoredResource};
 
 /// The first admission after a start is reserved at least so long: whoever is admitted may not have noticed yet that the
@@ -221,7 +223,8 @@ impl Restoring {
                 ended.remove(&lease.id);
             }
             for waiter in state.queue.iter() {
-                ledger.restore_waiter(&waiter.proposal.request, &waiter.proposal.holder, &spec.id);
+                let room = ResourceAddress { worker: None, id: spec.id.clone() };
+                ledger.restore_waiter(&waiter.proposal.request, &waiter.proposal.holder, room, None);
             }
             schedule.set(&spec.id, state.wake_at(&rules.waiting));
             edges.set(&spec.id, state.next_edge(&spec, now.wall));

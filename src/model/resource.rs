@@ -87,6 +87,8 @@ pub enum WaitingFor {
     Booked,
     /// An operator has taken it out.
     Drained,
+    /// Its worker is away.
+    Absent,
 }
 
 impl WaitingFor {
@@ -97,6 +99,7 @@ impl WaitingFor {
             WaitingFor::Reserved => "reserved",
             WaitingFor::Booked => "booked",
             WaitingFor::Drained => "drained",
+            WaitingFor::Absent => "absent",
         }
     }
 }

@@ -87,6 +87,8 @@ pub enum SettledOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
+    /// The request that stands there; of an unattended waiter the first that it asked with.
+    pub request: RequestId,
     /// In whose waiting room.
     pub resource: ResourceId,
     /// Alone or shared.

@@ -325,6 +325,7 @@ fn calls() -> Vec<Call> {
 
 fn place() -> Place {
     Place {
+        request: sample::request(3),
         resource: sample::text("pixel-8-a"),
         mode: Mode::Exclusive,
         position: 2,
