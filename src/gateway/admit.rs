@@ -7,7 +7,7 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::out_of_time;
 use super::front::{FrontState, Watcher};
-use super::message::{FirstGrant, FleetLease};
+use super::message::{FirstGrant, FleetLease, Joined};
 use crate::admission::cancel::was_cancelled;
 use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::limits::{OPEN_REQUESTS_MAX, WATCHERS_MAX};
@@ -16,45 +16,58 @@ use crate::model::{Ask, Code, Door, Refusal, RequestId};
 impl FrontState {
     /// Takes a request in. During the rebuild it is neither checked nor refused.
     pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+        self.take_in(ask, Watcher::Caller(reply));
+    }
+
+    /// The same for either door; `watcher` hears what comes of it.
+    pub(super) fn take_in(&mut self, ask: Ask, watcher: Watcher) {
         let refusal = if self.stopping {
             Refusal::new(Code::Stopping, "the gateway is going down; ask again when it is back")
-        } else if self.fleet.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
+        } else if self.fleet.len() + self.elsewhere.len() + self.held_back.len() >= OPEN_REQUESTS_MAX {
             let full = Refusal::new(Code::QueueFull, "the gateway has too many open requests; ask again");
             full.retry_after(std::time::Duration::from_secs(1))
         } else if self.rebuilt {
-            return self.admit_now(ask, reply);
+            return self.admit_now(ask, watcher);
         } else {
             // Its key is not in the book before it has been checked.
             let now = self.around.clock.now();
             self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
-            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+            self.watchers.insert(ask.id.clone(), vec![watcher]);
             self.held_back.push(ask);
             return;
         };
-        // A caller that has gone hears nothing.
-        let _ = reply.send(Err(refusal));
+        watcher.tell(Err(refusal));
     }
 
     /// Checks a request; one that is refused leaves nothing behind.
-    fn admit_now(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
-        match self.ledger.admit(&ask, Speaker::Requester, None) {
+    fn admit_now(&mut self, ask: Ask, watcher: Watcher) {
+        match self.check(&ask) {
             Ok(Admitted::New | Admitted::Again) => {
                 // What waited before has found no place, and finds none because of this one.
                 let id = ask.id.clone();
-                self.let_in(ask, Some(reply));
+                self.let_in(ask, Some(watcher));
                 self.place_now(&id, &mut self.fleet.outstanding());
             }
             Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
                 match self.requests.get(&first).map(|request| request.state.clone()) {
-                    Some(RequestState::Open) => self.attach(&ask, &first, reply),
-                    Some(RequestState::Granted(grant)) => drop(reply.send(Ok(grant.lease))),
-                    Some(RequestState::Failed(refusal)) => drop(reply.send(Err(refusal))),
-                    Some(RequestState::Cancelled) => drop(reply.send(Err(was_cancelled(&first)))),
-                    None => drop(reply.send(Err(Refusal::internal("a key stands for a request that is not known")))),
+                    Some(RequestState::Open) => self.attach(&ask, &first, watcher),
+                    Some(RequestState::Granted(grant)) => watcher.tell(Ok(grant.lease)),
+                    Some(RequestState::Failed(refusal)) => watcher.tell(Err(refusal)),
+                    Some(RequestState::Cancelled) => watcher.tell(Err(was_cancelled(&first))),
+                    None => watcher.tell(Err(Refusal::internal("a key stands for a request that is not known"))),
                 }
             }
-            Err(refusal) => drop(reply.send(Err(refusal))),
+            Err(refusal) => watcher.tell(Err(refusal)),
         }
+    }
+
+    /// The checks of SPEC §2. Whoever comes with the ticket of a request that waits at a worker is behind that.
+    fn check(&mut self, ask: &Ask) -> Result<Admitted, Refusal> {
+        if let Some(first) = self.claim_by_ticket(ask) {
+            return Ok(Admitted::Replay(first));
+        }
+        let room = self.room_of(ask);
+        self.ledger.admit(ask, Speaker::Requester, room.as_ref())
     }
 
     /// Checks a request that was held back during the rebuild. Its caller may know it by its id.
@@ -62,12 +75,15 @@ impl FrontState {
         if self.nobody_waits(&ask) {
             return self.end_second(&ask.id, Err(out_of_time()));
         }
-        match self.ledger.admit(&ask, Speaker::Requester, None) {
+        match self.check(&ask) {
             Ok(Admitted::New | Admitted::Again) => self.let_in(ask, None),
             Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
                 match self.requests.get(&first).map(|request| request.state.clone()) {
                     Some(RequestState::Open) => {
-                        self.watchers.entry(first).or_default().push(Watcher::Mirror(ask.id));
+                        self.elsewhere.claim(&first);
+                        self.mirrors.insert(ask.id.clone(), first.clone());
+                        self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(ask.id));
+                        self.tell_if_there(&first);
                     }
                     Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
                     Some(RequestState::Failed(refusal)) => self.end_second(&ask.id, Err(refusal)),
@@ -82,32 +98,35 @@ impl FrontState {
         }
     }
 
-    fn let_in(&mut self, ask: Ask, reply: Option<RpcReplyPort<Result<FleetLease, Refusal>>>) {
+    fn let_in(&mut self, ask: Ask, watcher: Option<Watcher>) {
         let now = self.around.clock.now();
         self.requests.open(ask.id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
-        if let Some(reply) = reply {
-            self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+        if let Some(watcher) = watcher {
+            self.watchers.insert(ask.id.clone(), vec![watcher]);
         }
         self.fleet.add(ask, now.run);
     }
 
     /// The key of `ask` stands for `first`, which is open: both end alike. It has an id of its own, because its caller
     /// may ask about it before that.
-    fn attach(&mut self, ask: &Ask, first: &RequestId, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+    fn attach(&mut self, ask: &Ask, first: &RequestId, watcher: Watcher) {
+        self.elsewhere.claim(first);
         let watchers = self.watchers.entry(first.clone()).or_default();
         if watchers.len() >= WATCHERS_MAX {
             let refusal = Refusal::new(Code::QueueFull, "too many wait under this key already; ask again later");
-            drop(reply.send(Err(refusal.retry_after(std::time::Duration::from_secs(1)))));
-            return;
+            return watcher.tell(Err(refusal.retry_after(std::time::Duration::from_secs(1))));
         }
         watchers.push(Watcher::Mirror(ask.id.clone()));
         let now = self.around.clock.now();
         self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
-        self.watchers.insert(ask.id.clone(), vec![Watcher::Caller(reply)]);
+        self.mirrors.insert(ask.id.clone(), first.clone());
+        self.watchers.insert(ask.id.clone(), vec![watcher]);
+        self.tell_if_there(first);
     }
 
     /// Settles a request that holds nothing in the ledger.
     pub(super) fn end_second(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
+        self.mirrors.remove(id);
         let now = self.around.clock.now().run;
         match &result {
             Ok(first) => {
@@ -129,6 +148,7 @@ impl FrontState {
         let watchers = self.watchers.get(id).map_or(&[][..], Vec::as_slice);
         watchers.iter().any(|watcher| match watcher {
             Watcher::Caller(reply) => !reply.is_closed(),
+            Watcher::Joiner(reply) => !reply.is_closed(),
             Watcher::Reader(reply) => !reply.is_closed(),
             Watcher::Mirror(second) => self.is_awaited(second),
         })
@@ -150,12 +170,23 @@ impl FrontState {
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             // A caller that has gone finds the answer under its key.
             match watcher {
-                Watcher::Caller(reply) => {
-                    drop(reply.send(result.clone().map(|first| first.lease)));
+                watcher @ (Watcher::Caller(_) | Watcher::Joiner(_)) => {
+                    watcher.tell(result.clone().map(|first| first.lease));
                 }
                 Watcher::Reader(reply) => drop(reply.send(self.requests.get(id).cloned())),
                 Watcher::Mirror(second) => self.end_second(&second, result.clone()),
             }
+        }
+    }
+}
+
+impl Watcher {
+    /// Tells whoever asked how it has ended. One that has gone hears nothing.
+    pub(super) fn tell(self, result: Result<FleetLease, Refusal>) {
+        match self {
+            Watcher::Caller(reply) => drop(reply.send(result)),
+            Watcher::Joiner(reply) => drop(reply.send(result.map(|lease| Joined::Granted(Box::new(lease))))),
+            Watcher::Reader(_) | Watcher::Mirror(_) => {}
         }
     }
 }

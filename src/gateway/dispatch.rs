@@ -14,7 +14,7 @@ use crate::clock::RunTime;
 use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
 use crate::model::{Code, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target};
-use crate::wire::call::{Answer, Call, Dispatch, Granted, Wait};
+use crate::wire::call::{Answer, Call, Dispatch, Granted};
 
 /// What came of placing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,10 @@ impl FrontState {
 
     fn send_out(&mut self, id: &RequestId, worker: NodeName) {
         let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
-        let Some(Open { ask, .. }) = self.fleet.get(id) else { return };
+        let Some(open) = self.fleet.get(id) else { return };
+        let (ask, wait) = (&open.ask, self.wait_of(open));
+        // One by selector is this gateway's own.
+        let ticket = ask.ticket.clone().filter(|_| matches!(ask.target, Target::Resource(_)));
         let target = match &ask.target {
             Target::Resource(address) => Target::Resource(ResourceAddress { worker: None, id: address.id.clone() }),
             select => select.clone(),
@@ -157,8 +160,8 @@ impl FrontState {
             allow_shorter: ask.allow_shorter,
             admin: ask.by_admin,
             priority: ask.priority,
-            wait: Wait::Never,
-            ticket: None,
+            wait,
+            ticket,
             left_out: ask.left_out,
         };
         tracing::debug!(request = %id, %worker, attempt, "dispatched");
@@ -177,6 +180,7 @@ impl FrontState {
             Outcome::Answered(answer, number) => match *answer {
                 Answer::Granted(granted) => self.granted(id, worker, granted, number),
                 Answer::Refused(refusal) => self.worker_refused(id, worker, refusal),
+                Answer::Waiting(place) => self.waits_there(id, worker, place, number),
                 other => {
                     tracing::error!(%worker, ?other, "an answer does not fit its call");
                     self.doubt(id, worker);
@@ -311,8 +315,10 @@ impl FrontState {
 
     /// The request got nothing; everything it reserved is free before anybody hears of it.
     pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
-        self.fleet.remove(id);
-        self.ledger.refuse(id);
+        match self.fleet.remove(id) {
+            Some(open) => self.free(id, &open.ask),
+            None => self.ledger.refuse(id),
+        }
         self.requests.fail(id, refusal.clone(), false, self.around.clock.now().run);
         self.tell_watchers(id, &Err(refusal));
     }

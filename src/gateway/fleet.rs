@@ -151,6 +151,25 @@ impl Fleet {
         }
     }
 
+    /// A request is out at a worker again, which has had it all the time.
+    pub fn resume(&mut self, ask: Ask, worker: NodeName, attempt: u32, since: RunTime) {
+        let id = ask.id.clone();
+        self.rejoin(ask, attempt, since);
+        if let Some(open) = self.requests.get_mut(&id) {
+            self.waiting.remove(&rank(open));
+            open.stage = Stage::Dispatched { worker, attempt };
+        }
+    }
+
+    /// A request that waited at a worker waits for a place again.
+    pub fn rejoin(&mut self, ask: Ask, attempts: u32, since: RunTime) {
+        let id = ask.id.clone();
+        self.add(ask, since);
+        if let Some(open) = self.requests.get_mut(&id) {
+            open.attempts = attempts;
+        }
+    }
+
     /// The request is back in its place among those that wait.
     pub fn requeue(&mut self, id: &RequestId) {
         if let Some(open) = self.requests.get_mut(id) {

@@ -10,9 +10,11 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 use super::calendar::pause::Told;
+use super::elsewhere::Elsewhere;
 use super::fleet::Fleet;
 use super::in_doubt::Orphans;
-use super::message::{FirstGrant, FleetLease, FrontMessage};
+use super::message::{FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
+use super::resyncs::Resyncs;
 use super::session::{CallId, LinkId, Session, SessionArguments, SessionMessage};
 use super::table::Table;
 use super::view::View;
@@ -23,6 +25,7 @@ use crate::model::{Ask, Event, Fence, LeaseId, NodeName, Refusal, RequestId};
 use crate::wire::calendar::CalendarAnswer;
 use crate::wire::call::Call;
 use crate::wire::hello::Hello;
+use crate::wire::requests::Place;
 
 /// How often deadlines of open requests are looked at.
 const TICK: Duration = Duration::from_millis(250);
@@ -64,6 +67,10 @@ pub struct FrontState {
     pub(super) requests: Requests<FirstGrant>,
     pub(super) watchers: HashMap<RequestId, Vec<Watcher>>,
     pub(super) fleet: Fleet,
+    /// Those that wait at workers.
+    pub(super) elsewhere: Elsewhere,
+    /// Requests that end as another does, with that.
+    pub(super) mirrors: HashMap<RequestId, RequestId>,
     pub(super) table: Table,
     pub(super) workers: BTreeMap<NodeName, Worker>,
     pub(super) orphans: Orphans,
@@ -87,6 +94,8 @@ pub(super) struct Worker {
     pub(super) calls_out: usize,
     /// What it has been told over this link of new holds.
     pub(super) told: Told,
+    /// When its picture was last asked for anew.
+    pub(super) resyncs: Resyncs,
 }
 
 impl Worker {
@@ -104,6 +113,8 @@ impl Worker {
 /// Who waits for a request to settle.
 pub(super) enum Watcher {
     Caller(RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// Who wants to stand in a waiting room.
+    Joiner(RpcReplyPort<Result<Joined, Refusal>>),
     Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
     /// A request that was held back during the rebuild and has the same key: it ends as this one does.
     Mirror(RequestId),
@@ -129,8 +140,24 @@ pub(super) enum CallKind {
     Release {
         lease: Box<FleetLease>,
         fence: Option<Fence>,
-        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+        reply: RpcReplyPort<Result<ReleasedThere, Refusal>>,
     },
+    /// An owner gives up one that waits there.
+    Cancel {
+        request: RequestId,
+        reply: RpcReplyPort<Result<(), Refusal>>,
+    },
+    /// Nobody is to have what waits there.
+    Withdraw {
+        request: RequestId,
+    },
+    /// Where one stands that waits there.
+    Look {
+        request: RequestId,
+        reply: RpcReplyPort<Option<Place>>,
+    },
+    /// Something about a waiting room, or draining.
+    Room(RpcReplyPort<Result<RoomSaid, Refusal>>),
     /// Something about bookings and holds.
     Calendar(RpcReplyPort<Result<CalendarAnswer, Refusal>>),
     /// The worker is told whether new holds are stopped.
@@ -166,6 +193,7 @@ impl Actor for Front {
                 last_seen: None,
                 calls_out: 0,
                 told: Told::default(),
+                resyncs: Resyncs::default(),
             };
             workers.insert(worker.clone(), worker_state);
         }
@@ -177,6 +205,8 @@ impl Actor for Front {
             requests: Requests::new(around.rules.request_retention),
             watchers: HashMap::new(),
             fleet: Fleet::default(),
+            elsewhere: Elsewhere::default(),
+            mirrors: HashMap::new(),
             table: Table::new(around.name.clone()),
             workers,
             orphans: Orphans::default(),
@@ -202,6 +232,9 @@ impl Actor for Front {
             FrontMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             FrontMessage::Renew { id, caller, ask, reply } => state.renew(id, &caller, ask, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
+            FrontMessage::Join(ask, reply) => state.join(ask, reply),
+            FrontMessage::Look(id, reply) => state.look(&id, reply),
+            FrontMessage::Room { address, ask, reply } => state.room(&address, ask, reply),
             FrontMessage::Calendar { worker, call, reply } => state.calendar(worker, *call, reply),
             FrontMessage::PauseHolds { paused, reply } => {
                 state.pause_holds(paused);
@@ -276,6 +309,8 @@ impl FrontState {
         self.end_rebuild_if_due();
         self.give_up_doubts(now);
         self.end_timed_out(now);
+        self.end_timed_out_there(now);
+        self.end_unclaimed(now);
         let back = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
         for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.settle_doubts(&worker);

@@ -11,6 +11,12 @@ use crate::model::{Caller, Code, Refusal, RequestId, WaitPolicy};
 impl FrontState {
     /// An owner cancels a request. One that is out at a worker may get its lease there, so it is not.
     pub(super) fn cancel(&mut self, id: &RequestId, caller: &Caller, reply: RpcReplyPort<Result<(), Refusal>>) {
+        let first = self.first_of(id);
+        if self.elsewhere.get(&first).is_some()
+            && let Ok(Cancel::Open) = cancel::cancel(id, self.requests.get(id), caller, |first| &first.lease.id)
+        {
+            return self.cancel_there(&first, reply);
+        }
         let waits = self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting);
         let answer = match cancel::cancel(id, self.requests.get(id), caller, |first| &first.lease.id) {
             Ok(Cancel::Open) if waits => {

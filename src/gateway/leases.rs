@@ -4,7 +4,7 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FrontState};
-use super::message::FleetLease;
+use super::message::{FleetLease, ReleasedThere};
 use super::read::not_reported;
 use super::session::{CallId, Outcome};
 use super::table::Route;
@@ -28,7 +28,13 @@ impl FrontState {
         }
     }
 
-    pub(super) fn release(&mut self, id: LeaseId, caller: &Caller, fence: Option<Fence>, reply: Reply) {
+    pub(super) fn release(
+        &mut self,
+        id: LeaseId,
+        caller: &Caller,
+        fence: Option<Fence>,
+        reply: RpcReplyPort<Result<ReleasedThere, Refusal>>,
+    ) {
         match self.routed(&id, caller, "release") {
             Ok(lease) => {
                 let call = Call::Release { lease: lease.lease.id.clone(), fence };
@@ -67,7 +73,16 @@ impl FrontState {
             // Numbers of a former life of the worker cannot be compared with those of this one, and what it did is in
             // this one's reports: it counts as an answer that did not come.
             let today = state.view.as_ref().is_some_and(|view| view.incarnation() == incarnation);
-            let numbered = !matches!(kind, Some(CallKind::Calendar(_) | CallKind::Pause(_)));
+            let numbered = !matches!(
+                kind,
+                Some(
+                    CallKind::Calendar(_)
+                        | CallKind::Pause(_)
+                        | CallKind::Room(_)
+                        | CallKind::Look { .. }
+                        | CallKind::Withdraw { .. }
+                )
+            );
             if matches!(outcome, Outcome::Answered(..)) && !today && numbered {
                 outcome = Outcome::Lost;
             }
@@ -76,6 +91,13 @@ impl FrontState {
             None => {}
             Some(CallKind::Calendar(reply)) => self.calendar_answered(worker, outcome, reply),
             Some(CallKind::Pause(paused)) => self.pause_answered(worker, paused, &outcome),
+            Some(CallKind::Room(reply)) => self.room_answered(worker, outcome, reply),
+            Some(CallKind::Look { request, reply }) => self.looked(worker, &request, outcome, reply),
+            Some(CallKind::Cancel { request, reply }) => self.cancel_answered(worker, &request, outcome, reply),
+            Some(CallKind::Withdraw { request }) => {
+                // One that could not be told is told again.
+                self.elsewhere.leave(&request, matches!(outcome, Outcome::Answered(..)));
+            }
             Some(CallKind::Dispatch { request, attempt }) => {
                 self.dispatch_answered(worker, &request, attempt, outcome);
             }
@@ -130,9 +152,9 @@ impl FrontState {
         }
     }
 
-    fn released(&mut self, worker: &NodeName, lease: FleetLease, outcome: Outcome) -> Result<FleetLease, Refusal> {
+    fn released(&mut self, worker: &NodeName, lease: FleetLease, outcome: Outcome) -> Result<ReleasedThere, Refusal> {
         match answer_of(worker, outcome, &lease.id)? {
-            (Answer::Released { .. }, number) => {
+            (Answer::Released { admitted }, number) => {
                 if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
                     view.ended(number, &lease.lease);
                 }
@@ -141,7 +163,9 @@ impl FrontState {
                     self.table.remove(&lease.id);
                     self.forget_leases(vec![(lease.id.clone(), lease.lease.clone())]);
                 }
-                Ok(lease)
+                let ours = |it: &crate::model::Requester| it.via.as_ref() == Some(&self.around.name);
+                let admitted = admitted.map(|it| if ours(&it) { it.bare() } else { it });
+                Ok(ReleasedThere { lease, admitted })
             }
             (other, _) => Err(does_not_fit(worker, &other)),
         }

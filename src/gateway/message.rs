@@ -9,13 +9,14 @@ use super::view::Seen;
 use crate::admission::Request;
 use crate::clock::RunTime;
 use crate::model::{
-    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, ResourceAddress,
-    ResourceId,
+    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, Requester,
+    ResourceAddress, ResourceId,
 };
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 use crate::wire::hello::Hello;
 use crate::wire::report::{Changed, Digest, ResourceReport};
-use crate::wire::requests::{SettledRow, WaitingRow};
+use crate::wire::requests::{Place, SettledRow, WaitingRow};
+use crate::wire::room::{RoomAsk, WaiterRow};
 
 /// A lease with where it is and what its holder is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +31,40 @@ pub struct FleetLease {
     pub deadline: RunTime,
     /// The labels of its resource.
     pub labels: Labels,
+}
+
+/// A lease that was released.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReleasedThere {
+    /// It.
+    pub lease: FleetLease,
+    /// The holder that was taken first from those who wait.
+    pub admitted: Option<Requester>,
+}
+
+/// What came of asking to stand in a waiting room.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Joined {
+    /// The lease.
+    Granted(Box<FleetLease>),
+    /// It stands there.
+    Pending(Place),
+}
+
+/// What a worker says of a waiting room or of draining, in this gateway's names.
+#[derive(Debug, Clone)]
+pub enum RoomSaid {
+    /// Some of those who wait, in their order.
+    Waiters {
+        /// They.
+        waiters: Vec<WaiterRow>,
+        /// True when there are more behind them.
+        more: bool,
+    },
+    /// Whether it stood there.
+    Left(bool),
+    /// The resource as it now is.
+    Resource(Box<FleetResource>),
 }
 
 /// A lease as it was granted, for the book of requests.
@@ -144,7 +179,20 @@ pub enum FrontMessage {
         /// The grant that is meant.
         fence: Option<Fence>,
         /// Answered once its worker has answered.
-        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+        reply: RpcReplyPort<Result<ReleasedThere, Refusal>>,
+    },
+    /// Take a named resource if it is free, else stand in its waiting room.
+    Join(Ask, RpcReplyPort<Result<Joined, Refusal>>),
+    /// Where a request stands that waits at a worker; none when it does not. Asking keeps it alive.
+    Look(RequestId, RpcReplyPort<Option<Place>>),
+    /// Something about a waiting room, or draining.
+    Room {
+        /// Of which resource.
+        address: ResourceAddress,
+        /// What; with the bare id of the resource.
+        ask: RoomAsk,
+        /// Answered once its worker has answered.
+        reply: RpcReplyPort<Result<RoomSaid, Refusal>>,
     },
     /// Something about bookings and holds.
     Calendar {
@@ -168,8 +216,8 @@ pub enum FrontMessage {
     Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
     /// A request, as it is now.
     Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
-    /// The open requests.
-    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>)>>),
+    /// The open requests, with the places that workers told last of those that wait there.
+    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>, Option<Place>)>>),
     /// The leases that this gateway routes.
     Routed(RpcReplyPort<Vec<FleetLease>>),
     /// Every lease of the lab, those of the workers' own clients included.

@@ -11,7 +11,8 @@ impl FrontState {
         match message {
             FrontMessage::Peek(id, reply) => drop(reply.send(self.requests.get(&id).cloned())),
             FrontMessage::OpenRequests(reply) => {
-                let open = self.requests.open_ones().map(|(id, request)| (id.clone(), request.clone()));
+                let open = self.requests.open_ones();
+                let open = open.map(|(id, request)| (id.clone(), request.clone(), self.known_place(id)));
                 let _ = reply.send(open.collect());
             }
             FrontMessage::Routed(reply) => {

@@ -14,6 +14,7 @@ use crate::admission::resource::Held;
 use crate::model::{Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId};
 use crate::wire::hello::Hello;
 use crate::wire::report::{Changed, Digest, ResourceReport};
+use crate::wire::requests::WaitingRow;
 
 impl FrontState {
     pub(super) fn up(&mut self, name: &NodeName, link: LinkId, hello: Hello) {
@@ -28,6 +29,7 @@ impl FrontState {
         if let Some(view) = anew {
             view.begin_incarnation(hello.incarnation);
             self.table.forget_numbers(name);
+            self.elsewhere.forget_numbers(name);
         }
         if let Some(worker) = self.workers.get_mut(name) {
             worker.hello = Some(hello);
@@ -51,7 +53,7 @@ impl FrontState {
     }
 
     pub(super) fn snapshot(&mut self, name: &NodeName, link: LinkId, snapshot: WholeSnapshot) {
-        let WholeSnapshot { incarnation, number, resources: reports, .. } = snapshot;
+        let WholeSnapshot { incarnation, number, resources: reports, waiting, settled } = snapshot;
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let view = worker.view.get_or_insert_with(|| {
@@ -60,7 +62,9 @@ impl FrontState {
             view
         });
         view.take_snapshot(number, reports, now);
+        view.take_waiting(&waiting);
         worker.reported = true;
+        worker.resyncs.snapshot(now);
         let leases: Vec<Held> = view.resources().values().flat_map(|seen| seen.held.iter().cloned()).collect();
         tracing::debug!(worker = %name, number, leases = leases.len(), "took a snapshot in");
         for held in &leases {
@@ -69,6 +73,7 @@ impl FrontState {
         let grants: HashSet<_> = leases.iter().map(|held| (&held.lease.id, held.lease.fence)).collect();
         let shown = |lease: &LeaseRecord| grants.contains(&(&lease.id, lease.fence));
         self.orphans.keep_shown(name, shown);
+        self.take_rows(name, number, waiting, settled);
         let missing = self.table.count_missing(name, number, shown);
         self.forget_leases(missing.dropped);
         if missing.ask_again
@@ -85,14 +90,53 @@ impl FrontState {
     pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, change: Changed) {
         match change {
             Changed::Resource(report) => self.resource_changed(name, link, number, report),
-            Changed::Waiting(_) | Changed::Settled(_) | Changed::Gone(_) => {}
+            Changed::Waiting(row) => {
+                if self.request_changed(name, link, number, &row.request, Some(&row)) {
+                    self.reported_waiting(name, number, row);
+                }
+            }
+            Changed::Settled(row) => {
+                if self.request_changed(name, link, number, &row.request, None) {
+                    self.reported_settled(name, row);
+                    self.pump();
+                }
+            }
+            Changed::Gone(request) => {
+                if self.request_changed(name, link, number, &request, None) {
+                    self.reported_gone(name, &request);
+                }
+            }
         }
+    }
+
+    /// A request waits at the worker, or not any more. False when that is of a former link.
+    fn request_changed(
+        &mut self,
+        name: &NodeName,
+        link: LinkId,
+        number: u64,
+        request: &RequestId,
+        row: Option<&WaitingRow>,
+    ) -> bool {
+        let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return false };
+        let Some(view) = &mut worker.view else { return false };
+        view.take_request(number, request, row);
+        true
     }
 
     /// What the worker says that its state comes to.
     pub(super) fn digest(&mut self, name: &NodeName, link: LinkId, digest: Digest) {
-        let heard = self.heard(name).is_some_and(|worker| worker.link == Some(link));
-        tracing::trace!(worker = %name, heard, ?digest, "a digest");
+        let now = self.around.clock.now().run;
+        let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
+        let Some(view) = worker.view.as_ref().filter(|view| view.incarnation() == digest.incarnation) else { return };
+        if worker.reported
+            && (view.number(), view.digest()) != (digest.number, digest.digest)
+            && worker.resyncs.is_due(now)
+        {
+            tracing::warn!(worker = %name, number = digest.number, "the picture of a worker is not what it says; asking anew");
+            worker.resyncs.asked(now);
+            let _ = worker.session.cast(SessionMessage::Resync);
+        }
     }
 
     fn resource_changed(&mut self, name: &NodeName, link: LinkId, number: u64, report: ResourceReport) {
@@ -122,7 +166,9 @@ impl FrontState {
         if self.orphans.has_lease(worker, &held.lease) {
             return;
         }
-        if self.orphans.is_given_up(&request, worker) {
+        if self.elsewhere.is_at(&request, worker) {
+            self.granted_there(&request, worker, held, number);
+        } else if self.orphans.is_given_up(&request, worker) {
             self.orphans.found(&request, worker);
             self.take_or_release(&request, worker, held, number);
         } else if self.is_out_at(&request, worker) {
@@ -153,7 +199,7 @@ impl FrontState {
     }
 
     /// Enters a routed lease into the ledger and the book of requests.
-    fn remember(&mut self, id: &LeaseId, worker: &NodeName, lease: &LeaseRecord) {
+    pub(super) fn remember(&mut self, id: &LeaseId, worker: &NodeName, lease: &LeaseRecord) {
         let requester = lease.holder.bare();
         let mut key = lease.idempotency_key.clone().map(|key| (key, lease.fingerprint));
         let waiting = key.as_ref().and_then(|(key, _)| self.ledger.request_of_key(&requester, key));

@@ -1,12 +1,14 @@
 //! The gateway's picture of one worker: a function of its latest snapshot and the deltas after it, and of the answers
 //! that are known to be later than both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
-use crate::model::{DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, ResourceId};
+use crate::model::{DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, RequestId, ResourceId};
+use crate::wire::digest;
 use crate::wire::report::{LeaseRow, ResourceReport};
+use crate::wire::requests::WaitingRow;
 
 /// What one worker has reported.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub struct View {
     resources: BTreeMap<ResourceId, Seen>,
     /// What answers have told ahead of the reports: an older report does not undo it.
     told: BTreeMap<LeaseId, Told>,
+    /// Requests of this gateway's that wait there, with what each comes to.
+    waiting: HashMap<RequestId, u64>,
 }
 
 /// What the latest answer has told of a lease. A worker has one lease of an id, so whatever an older report shows under
@@ -45,13 +49,32 @@ pub struct Seen {
     pub drained: bool,
     /// How many wait for it by its name.
     pub queue_length: usize,
+    /// How many of its seats are kept for those who were admitted.
+    pub reserved: u32,
     /// Its leases, with deadlines on this gateway's run time.
     pub held: Vec<Held>,
+    /// What the report came to.
+    digest: u64,
     /// The number of the report that this is from.
     number: u64,
 }
 
 impl Seen {
+    /// A resource as it has just been reported.
+    pub fn of(report: ResourceReport, now: RunTime) -> Self {
+        let digest = digest::of_resource(&report);
+        let ResourceReport {
+            id, labels, max_shared, fence, grantable, drained, queue_length, reserved, leases, ..
+        } = report;
+        let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
+        let held = |row: LeaseRow| {
+            let (lease, left) = row.into_lease(&id);
+            Held { lease, deadline: now + left, last_end: None }
+        };
+        let held = leases.into_iter().map(held).collect();
+        Self { labels, max_shared, fence, grantable, drained, queue_length, reserved, held, digest, number: 0 }
+    }
+
     /// What the resource is doing.
     pub fn device(&self) -> DeviceState {
         match (self.drained, self.held.is_empty()) {
@@ -130,6 +153,26 @@ impl View {
         news
     }
 
+    /// Takes in the waiting requests of a whole snapshot.
+    pub fn take_waiting(&mut self, rows: &[WaitingRow]) {
+        self.waiting = rows.iter().map(|row| (row.request.clone(), digest::of_waiting(row))).collect();
+    }
+
+    /// Takes in that a request waits, or not any more.
+    pub fn take_request(&mut self, number: u64, request: &RequestId, row: Option<&WaitingRow>) {
+        match row {
+            Some(row) => drop(self.waiting.insert(request.clone(), digest::of_waiting(row))),
+            None => drop(self.waiting.remove(request)),
+        }
+        self.reached(number);
+    }
+
+    /// What the reports come to, as [`wire::digest`](crate::wire::digest) says.
+    pub fn digest(&self) -> u64 {
+        let resources = self.resources.values().map(|seen| seen.digest);
+        resources.chain(self.waiting.values().copied()).fold(0, |sum, one| sum ^ one)
+    }
+
     /// An answer has shown a lease, ahead of the reports up to its number. It says nothing about the other leases of the
     /// resource: those come with the reports. False when something later has said that the lease has ended since.
     pub fn answered(&mut self, number: u64, resource: &ResourceId, held: Held) -> bool {
@@ -163,14 +206,8 @@ impl View {
     }
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
-        let ResourceReport { id, labels, max_shared, fence, grantable, drained, queue_length, leases, .. } = report;
-        let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
-        let held = |row: LeaseRow| {
-            let (lease, left) = row.into_lease(&id);
-            Held { lease, deadline: now + left, last_end: None }
-        };
-        let held = leases.into_iter().map(held).collect();
-        let mut seen = Seen { labels, max_shared, fence, grantable, drained, queue_length, held, number };
+        let id = report.id.clone();
+        let mut seen = Seen { number, ..Seen::of(report, now) };
         for (lease, told) in self.told.iter().filter(|(_, told)| told.number > number) {
             seen.show(&id, lease, told);
         }

@@ -10,23 +10,27 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::Mutex;
 
 use super::access::{lease_for, request_for};
-use super::answers::{Acquired, Events, Left, Renewed};
+use super::answers::{Acquired, Events, Left, Pending, Renewed};
 use super::ask::EventQuery;
 use super::views::{
     Connection, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
-    ResourceCounts, ResourceView, StatusView, WaitingRoomView, WorkerCounts, WorkerView,
+    ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerCounts, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
 use crate::admission::resource::Held;
 use crate::admission::{Request, RequestState};
-use crate::clock::Clock;
+use crate::clock::{Clock, Now};
 use crate::gateway::calendar::pause::PauseFile;
-use crate::gateway::message::{FirstGrant, FleetLease, FleetResource, FrontMessage, RebuildNow, WorkerNow};
-use crate::limits::NO_WAIT_ANSWER_BOUND;
+use crate::gateway::message::{
+    FirstGrant, FleetLease, FleetResource, FrontMessage, Joined, RebuildNow, ReleasedThere, RoomSaid, WorkerNow,
+};
+use crate::limits::{NO_WAIT_ANSWER_BOUND, WAITERS_MAX};
 use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
     Role, Selector, WaitPolicy,
 };
+use crate::wire::requests::Place;
+use crate::wire::room::RoomAsk;
 
 /// A gateway's front, as the front doors see it.
 #[derive(Debug)]
@@ -84,6 +88,48 @@ impl GatewayService {
         }
     }
 
+    /// Stands in a waiting room, or takes what is free.
+    async fn join(&self, ask: Ask) -> Result<Acquired, Refusal> {
+        let id = ask.id.clone();
+        match ask_actor(&self.front, NO_WAIT_ANSWER_BOUND, |reply| FrontMessage::Join(ask, reply)).await {
+            Some(joined) => Ok(match joined? {
+                Joined::Granted(lease) => Acquired::Active { lease: Box::new(self.lease_view(&lease)) },
+                Joined::Pending(Place { resource, mode, position, ticket, .. }) => {
+                    let waiting_position = usize::try_from(position).unwrap_or(usize::MAX);
+                    Acquired::Pending(Pending { resource_id: resource, mode, waiting_position, ticket: Some(ticket) })
+                }
+            }),
+            None => Err(not_in_time(&id)),
+        }
+    }
+
+    async fn room(&self, address: &ResourceAddress, ask: RoomAsk) -> Result<RoomSaid, Refusal> {
+        let address = address.clone();
+        self.ask(|reply| FrontMessage::Room { address, ask, reply }).await?
+    }
+
+    /// Everybody in a waiting room, page by page. Who comes or goes meanwhile may be missed or seen twice.
+    async fn all_waiters(&self, address: &ResourceAddress) -> Result<Vec<WaiterView>, Refusal> {
+        let mut all = Vec::new();
+        loop {
+            let ask = RoomAsk::Waiters { resource: address.id.clone(), after: all.len() as u64 };
+            let RoomSaid::Waiters { waiters, more } = self.room(address, ask).await? else {
+                return Err(Refusal::internal("the worker's answer does not fit"));
+            };
+            let empty = waiters.is_empty();
+            all.extend(waiters.into_iter().map(|waiter| WaiterView {
+                holder_id: waiter.holder,
+                joined_at: waiter.joined_at,
+                last_seen: waiter.last_seen,
+                mode: waiter.mode,
+                priority: waiter.priority,
+            }));
+            if !more || empty || all.len() > WAITERS_MAX {
+                return Ok(all);
+            }
+        }
+    }
+
     /// A resource. The leases of the worker's own clients are shown under the names that the fleet's list gives them.
     fn resource_view(&self, resource: &FleetResource, leases: &ByGrant, caller: &Caller) -> ResourceView {
         let seen = &resource.seen;
@@ -116,17 +162,12 @@ impl GatewayService {
 impl Coordinator for GatewayService {
     async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
         if ask.wait == WaitPolicy::JoinWaitingRoom {
-            return Err(ask_the_worker("a waiting room"));
+            return self.join(ask).await;
         }
         let (id, bound) = (ask.id.clone(), NO_WAIT_ANSWER_BOUND);
         match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
             Some(result) => Ok(Acquired::Active { lease: Box::new(self.lease_view(&result?)) }),
-            None => Err(Refusal::new(
-                Code::WorkerUnreachable,
-                "the worker has not answered in time; ask again under the same idempotency key, or look with `berth lease list`",
-            )
-            .with("requestId", id.as_str())
-            .retry_after(Duration::from_secs(1))),
+            None => Err(not_in_time(&id)),
         }
     }
 
@@ -150,13 +191,18 @@ impl Coordinator for GatewayService {
             let watched = ask_actor(&self.front, wait, |reply| FrontMessage::Watch(id.clone(), reply)).await;
             found = watched.unwrap_or(found);
         }
-        Ok(self.request_view(id.clone(), request_for(caller, id, found)?))
+        let view = self.request_view(id.clone(), request_for(caller, id, found)?);
+        if view.state != State::Waiting {
+            return Ok(view);
+        }
+        let place = self.ask(|reply| FrontMessage::Look(id.clone(), reply)).await?;
+        Ok(view.at(place, self.clock.now()))
     }
 
     async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
         let open = self.ask(FrontMessage::OpenRequests).await?;
-        let visible = open.into_iter().filter(|(_, request)| caller.may_read(&request.requester));
-        Ok(visible.map(|(id, request)| self.request_view(id, request)).collect())
+        let visible = open.into_iter().filter(|(_, request, _)| caller.may_read(&request.requester));
+        Ok(visible.map(|(id, request, place)| self.request_view(id, request).at(place, self.clock.now())).collect())
     }
 
     async fn leases(&self, caller: &Caller) -> Result<Vec<LeaseView>, Refusal> {
@@ -185,8 +231,9 @@ impl Coordinator for GatewayService {
 
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
         let (id, caller) = (id.clone(), caller.clone());
-        let lease = self.ask(|reply| FrontMessage::Release { id, caller, fence, reply }).await??;
-        Ok(Released::new(lease.id, lease.lease.resource_id, None))
+        let released = self.ask(|reply| FrontMessage::Release { id, caller, fence, reply }).await??;
+        let ReleasedThere { lease, admitted } = released;
+        Ok(Released::new(lease.id, lease.lease.resource_id, admitted))
     }
 
     async fn resources(&self, caller: &Caller, select: Option<&Selector>) -> Result<Vec<ResourceView>, Refusal> {
@@ -202,16 +249,30 @@ impl Coordinator for GatewayService {
         Ok(self.resource_view(&found, &leases, caller))
     }
 
-    async fn drain(&self, _: &Caller, _: &ResourceAddress, _: bool) -> Result<ResourceView, Refusal> {
-        Err(ask_the_worker("draining"))
+    async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
+        caller.must_be_admin(if drained { "drain a resource" } else { "undrain a resource" })?;
+        match self.room(address, RoomAsk::Drain { resource: address.id.clone(), drained }).await? {
+            RoomSaid::Resource(resource) => {
+                let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
+                Ok(self.resource_view(&resource, &leases, caller))
+            }
+            other => Err(does_not_fit(&other)),
+        }
     }
 
-    async fn waiting_room(&self, _: &Caller, _: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
-        Err(ask_the_worker("a waiting room"))
+    async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {
+        caller.must_be_admin("list a waiting room")?;
+        let waiters = tokio::time::timeout(ACTOR_BOUND, self.all_waiters(address)).await;
+        let waiters = waiters.unwrap_or_else(|_| Err(unanswered()))?;
+        Ok(WaitingRoomView { count: waiters.len(), resource_id: address.id.clone(), waiters })
     }
 
-    async fn leave(&self, _: &Caller, _: Requester, _: &ResourceAddress) -> Result<Left, Refusal> {
-        Err(ask_the_worker("a waiting room"))
+    async fn leave(&self, _: &Caller, requester: Requester, address: &ResourceAddress) -> Result<Left, Refusal> {
+        let (resource, requester) = (address.id.clone(), requester.through(&self.name));
+        match self.room(address, RoomAsk::Leave { resource, requester }).await? {
+            RoomSaid::Left(left) => Ok(Left { left }),
+            other => Err(does_not_fit(&other)),
+        }
     }
 
     async fn events(&self, _: &Caller, _: &EventQuery, _: Duration) -> Result<Events, Refusal> {
@@ -252,6 +313,18 @@ impl Coordinator for GatewayService {
     }
 }
 
+/// What an acquire is told whose worker takes too long.
+fn not_in_time(id: &RequestId) -> Refusal {
+    let message = "the worker has not answered in time; ask again under the same idempotency key, or look with `berth lease list`";
+    let refusal = Refusal::new(Code::WorkerUnreachable, message).with("requestId", id.as_str());
+    refusal.retry_after(Duration::from_secs(1))
+}
+
+fn does_not_fit(said: &RoomSaid) -> Refusal {
+    tracing::error!(?said, "an answer does not fit its call");
+    Refusal::internal("the worker's answer does not fit")
+}
+
 /// `UNSUPPORTED_ON_GATEWAY`.
 fn ask_the_worker(what: &str) -> Refusal {
     let message =
@@ -265,6 +338,21 @@ type ByGrant = HashMap<(NodeName, LeaseId, Fence), FleetLease>;
 fn by_grant(leases: Vec<FleetLease>) -> ByGrant {
     let key = |lease: &FleetLease| (lease.worker.clone(), lease.lease.id.clone(), lease.lease.fence);
     leases.into_iter().map(|lease| (key(&lease), lease)).collect()
+}
+
+impl RequestView {
+    /// With where it stands at the worker where it waits.
+    fn at(self, place: Option<Place>, now: Now) -> Self {
+        let Some(place) = place.filter(|_| self.state == State::Waiting) else { return self };
+        let until = |ms| crate::model::time::later(now.wall, Duration::from_millis(ms));
+        Self {
+            position: usize::try_from(place.position).ok(),
+            waiting_for: place.waiting_for,
+            until: place.until_ms.map(until),
+            ticket: Some(place.ticket),
+            ..self
+        }
+    }
 }
 
 fn worker_view(worker: WorkerNow) -> WorkerView {

@@ -6,7 +6,8 @@ pub mod pause;
 
 use ractor::RpcReplyPort;
 
-use self::names::{inward, outward, refused};
+pub(super) use self::names::refused;
+use self::names::{inward, outward};
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FrontState};
 use super::message::Presence;
@@ -42,6 +43,11 @@ impl FrontState {
             Some(id) => self.owner_of(&ResourceAddress { worker: named, id: id.clone() })?,
             None => self.named_in(named, ask)?,
         };
+        self.askable(worker)
+    }
+
+    /// The worker, if it can be asked now.
+    pub(super) fn askable(&self, worker: NodeName) -> Result<NodeName, Refusal> {
         match self.workers.get(&worker) {
             Some(state) if state.takes_requests() && state.is_busy() => {
                 let full = Refusal::new(Code::QueueFull, format!("worker {worker} has too much to do; ask again"));
@@ -53,7 +59,7 @@ impl FrontState {
     }
 
     /// The worker that has a resource, as an acquire finds it.
-    fn owner_of(&self, address: &ResourceAddress) -> Result<NodeName, Refusal> {
+    pub(super) fn owner_of(&self, address: &ResourceAddress) -> Result<NodeName, Refusal> {
         match self.owners(address).as_slice() {
             [owner] => Ok(owner.clone()),
             [] => {

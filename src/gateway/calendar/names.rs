@@ -88,7 +88,7 @@ fn through<T>(one: Option<T>, name: impl FnOnce(T) -> Option<T>) -> Option<Optio
 }
 
 /// A refusal in the gateway's names: what it says, and its facts.
-pub(super) fn refused(mut refusal: Refusal, worker: &NodeName) -> Refusal {
+pub(in super::super) fn refused(mut refusal: Refusal, worker: &NodeName) -> Refusal {
     refusal.message = renamed(&refusal.message, worker);
     for (_, value) in refusal.details.iter_mut().flatten() {
         if let serde_json::Value::String(text) = value {

@@ -1,0 +1,193 @@
+//! What workers report of requests that wait there, or are settled.
+
+use std::collections::HashSet;
+
+use super::super::elsewhere::{Kind, Sent, Waits};
+use super::super::fleet::Stage;
+use super::super::front::FrontState;
+use super::super::message::{FirstGrant, FleetLease};
+use crate::admission::RequestState;
+use crate::admission::cancel::was_cancelled;
+use crate::clock::RunTime;
+use crate::model::{Code, NodeName, Refusal, RequestId};
+use crate::wire::requests::{SettledOutcome, SettledRow, WaitingRow};
+
+impl FrontState {
+    /// The requests of a snapshot cut at `number`. Its leases are entered already.
+    pub(in super::super) fn take_rows(
+        &mut self,
+        worker: &NodeName,
+        number: u64,
+        waiting: Vec<WaitingRow>,
+        settled: Vec<SettledRow>,
+    ) {
+        let shown: HashSet<RequestId> = waiting.iter().map(|row| row.request.clone()).collect();
+        for row in waiting {
+            self.reported_waiting(worker, number, row);
+        }
+        for row in settled {
+            self.reported_settled(worker, row);
+        }
+        for request in self.elsewhere.missing(worker, number, |request| shown.contains(request)) {
+            self.lost_there(&request);
+        }
+    }
+
+    /// A worker reports one that waits there.
+    pub(in super::super) fn reported_waiting(&mut self, worker: &NodeName, number: u64, row: WaitingRow) {
+        if row.requester.via.as_ref() != Some(&self.around.name) {
+            tracing::warn!(%worker, requester = %row.requester, "a worker reports a request that is not this gateway's");
+            return;
+        }
+        if self.orphans.is_given_up(&row.request, worker) {
+            // It is being asked about, and by that taken out.
+            return;
+        }
+        if let Some(waits) = self.elsewhere.get_mut(&row.request).filter(|waits| waits.worker == *worker) {
+            waits.number = waits.number.max(number);
+            waits.lease_id = row.lease_id;
+            return;
+        }
+        match self.fleet.get(&row.request).map(|open| &open.stage) {
+            // Its answer is on its way.
+            Some(Stage::Dispatched { worker: at, .. }) if at == worker => return,
+            Some(Stage::InDoubt { worker: at, .. }) if at == worker => {
+                return self.move_there(&row.request, worker, None, number);
+            }
+            Some(_) => return self.withdraw(worker, &row.request),
+            None => {}
+        }
+        if self.elsewhere.get(&row.request).is_some() || self.requests.get(&row.request).is_some() {
+            // This run knows that it has ended, or that it waits at another worker.
+            return self.withdraw(worker, &row.request);
+        }
+        self.adopt(worker, number, row);
+    }
+
+    /// A worker reports how one of this gateway's requests has ended.
+    pub(in super::super) fn reported_settled(&mut self, worker: &NodeName, row: SettledRow) {
+        if row.requester.via.as_ref() != Some(&self.around.name) {
+            return;
+        }
+        if self.elsewhere.is_at(&row.request, worker) {
+            self.settled_there(worker, row);
+        } else if self.requests.get(&row.request).is_none() && self.fleet.get(&row.request).is_none() {
+            self.remember_settled(worker, row);
+        }
+    }
+
+    /// One that is known to wait there has ended.
+    fn settled_there(&mut self, worker: &NodeName, row: SettledRow) {
+        let id = row.request.clone();
+        match row.outcome {
+            SettledOutcome::Granted { .. } => {
+                // Its lease has come and gone before a report has shown it.
+                let ended = self.ended_at(row.ended_ms_ago);
+                let first = self.first_of_row(worker, &row);
+                self.elsewhere.remove(&id);
+                self.ledger.close(&id);
+                if let Some(first) = first {
+                    self.requests.grant(&id, first.clone());
+                    self.requests.end(&id, ended);
+                    self.tell_watchers(&id, &Ok(first));
+                }
+            }
+            SettledOutcome::Failed(refusal) if refusal.code == Code::NodeRestarted => self.lost_there(&id),
+            SettledOutcome::Failed(refusal) => {
+                let refusal = super::ask::outward(refusal, worker);
+                self.fails_there(&id, refusal);
+            }
+            SettledOutcome::Cancelled => {
+                self.elsewhere.remove(&id);
+                self.ledger.close(&id);
+                self.requests.cancel(&id, self.around.clock.now().run);
+                self.tell_watchers(&id, &Err(was_cancelled(&id)));
+            }
+        }
+    }
+
+    /// Its worker does not have it any more, and it got nothing: this gateway sends it there again, to its old place. One
+    /// that it knows too little of for that fails as it would at the worker.
+    pub(in super::super) fn lost_there(&mut self, id: &RequestId) {
+        match self.elsewhere.remove(id) {
+            Some(Waits { kind: Kind::Sent(sent), place, .. }) => {
+                let Sent { mut ask, attempt, since } = *sent;
+                ask.ticket = place.map(|place| place.ticket).or(ask.ticket);
+                tracing::info!(request = %id, "the worker has forgotten a request that waits; it is sent there again");
+                self.fleet.rejoin(ask, attempt, since);
+            }
+            Some(Waits { kind: Kind::Found { .. }, worker, .. }) => {
+                let message = format!("worker {worker} was restarted while this waited; ask again with the ticket");
+                self.fails_there(id, Refusal::new(Code::NodeRestarted, message));
+            }
+            Some(Waits { kind: Kind::Unattended, .. }) => self.ledger.refuse(id),
+            None => {}
+        }
+    }
+
+    /// An unattended waiter stands there no more.
+    pub(in super::super) fn reported_gone(&mut self, worker: &NodeName, request: &RequestId) {
+        if self.elsewhere.is_at(request, worker) {
+            self.lost_there(request);
+        }
+    }
+
+    /// Before this run a request was settled: its key answers as it did.
+    fn remember_settled(&mut self, worker: &NodeName, row: SettledRow) {
+        let (id, requester) = (row.request.clone(), row.requester.bare());
+        let ended = self.ended_at(row.ended_ms_ago);
+        if row.ended_ms_ago.is_none() {
+            // Its lease is active, and the report of it says all that there is to know.
+            return;
+        }
+        let (result, keeps_key) = match &row.outcome {
+            SettledOutcome::Granted { .. } => match self.first_of_row(worker, &row) {
+                Some(first) => (Some(Ok(first)), true),
+                None => return,
+            },
+            SettledOutcome::Failed(refusal) => {
+                let keeps_key = refusal.code == Code::QueueTimeout;
+                (Some(Err(super::ask::outward(refusal.clone(), worker))), keeps_key)
+            }
+            SettledOutcome::Cancelled => (None, true),
+        };
+        let key = row.key.clone().filter(|_| keeps_key);
+        let in_use = key.as_ref().and_then(|key| self.ledger.request_of_key(&requester, key));
+        let in_use = in_use.map(|(request, fingerprint)| (request.clone(), fingerprint));
+        self.requests.open(id.clone(), requester.clone(), key.clone().filter(|_| in_use.is_none()), row.created_at);
+        match result.clone() {
+            Some(result) => self.enter_settled(&id, result, keeps_key, ended),
+            None => self.requests.cancel(&id, ended),
+        }
+        match (key, in_use) {
+            (Some(key), None) => self.ledger.remember(&id, &requester, key, row.fingerprint),
+            (Some(_), Some((other, fingerprint))) if fingerprint == row.fingerprint => {
+                // The key came again before this was known. If that request still waits, this is its answer.
+                let waits = self.fleet.get(&other).is_some_and(|open| open.stage == Stage::Waiting);
+                let still = matches!(self.requests.get(&other).map(|it| &it.state), Some(RequestState::Open));
+                if waits && still {
+                    self.fleet.remove(&other);
+                    self.ledger.close(&other);
+                    self.end_second(&other, result.unwrap_or_else(|| Err(was_cancelled(&other))));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ended_at(&self, ago_ms: Option<u64>) -> RunTime {
+        let now = self.around.clock.now().run;
+        RunTime(now.0.saturating_sub(std::time::Duration::from_millis(ago_ms.unwrap_or(0))))
+    }
+
+    /// A lease as it was granted, from the row of a settled request.
+    fn first_of_row(&self, worker: &NodeName, row: &SettledRow) -> Option<FirstGrant> {
+        let SettledOutcome::Granted { resource, lease, expires_at, labels } = &row.outcome else { return None };
+        let (mut record, left) = lease.clone().into_lease(resource);
+        record.holder = row.requester.clone();
+        let id = self.table.name(worker, &record);
+        let deadline = self.around.clock.now().run + left;
+        let lease = FleetLease { id, worker: worker.clone(), lease: record, deadline, labels: labels.clone() };
+        Some(FirstGrant { lease, expires_at: *expires_at })
+    }
+}
