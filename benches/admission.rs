@@ -74,6 +74,7 @@ impl Bench {
                 resource("pixel", labels(&[("platform", "android")])),
                 resource("board", labels(&[("platform", "linux"), ("rack", "7")])),
             ],
+            gateway: None,
             rules: rules.clone(),
             tickets: TicketKey::new(&[0; 32]),
             clock: Clock::system(),

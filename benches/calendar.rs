@@ -135,6 +135,7 @@ impl Lab {
             fresh: None,
             unsettled: &std::collections::BTreeSet::new(),
             rivals: Rivals::default(),
+            node: &Default::default(),
             now,
         };
         let Decision { changes, reply, .. } = decide(&self.state, &around, Command::Calendar(command));

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+/// How long before the boot run time begins on a machine; longer than any grace.
+const BEFORE_BOOT: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// An instant of run time, as the time since the clock's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunTime(pub Duration);
@@ -56,6 +59,14 @@ impl Now {
     pub fn run_at(&self, at: Timestamp, width: Duration) -> RunTime {
         let left = Duration::try_from(at.duration_since(self.wall)).unwrap_or(Duration::ZERO);
         self.run + left.min(width)
+    }
+
+    /// The same, which also says how long ago it was. Before the clock's origin there is nothing, and that is long ago.
+    pub fn run_at_or_before(&self, at: Timestamp, width: Duration) -> RunTime {
+        match Duration::try_from(self.wall.duration_since(at)) {
+            Ok(ago) => RunTime(self.run.0.saturating_sub(ago)),
+            Err(_) => self.run_at(at, width),
+        }
     }
 }
 
@@ -109,11 +120,12 @@ impl Clock {
     }
 }
 
+/// Boot time, from an origin a while before the boot: what has just ended when the machine comes up has an instant too.
 fn boot_time() -> RunTime {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
-    RunTime(Duration::new(seconds, nanoseconds))
+    RunTime(BEFORE_BOOT + Duration::new(seconds, nanoseconds))
 }
 
 /// Rounds down, so that a time survives JSON and disk unchanged.

@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use super::Waiter;
-use super::resource::{Change, Departure, EndReason};
+use super::resource::{Change, Departure, EndReason, Rejection};
 use crate::clock::Now;
 use crate::model::time::{rfc3339, whole_ms};
-use crate::model::{Event, EventKind, LeaseRecord, ResourceId};
+use crate::model::{Code, Event, EventKind, LeaseRecord, Proposal, ResourceId};
 
 /// The event of `change`, if it leaves one. `resource` is the one it happened on, if it did on one; `now` turns
 /// an instant of run time into one that can be read.
@@ -55,21 +55,21 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
             let event = of_lease(kind, lease).with("requestId", lease.request_id.as_str()).with("fence", lease.fence.0);
             if *reason == EndReason::Expired { event } else { event.with("reason", reason.as_str()) }
         }
+        Change::Rejected { proposal, reason: Rejection::TakenBack, refusal, .. } => declined(proposal, refusal.code),
         Change::Rejected { proposal, reason, refusal, .. } => Event::new(EventKind::LeaseRejected)
             .about(&proposal.holder)
             .with("requestId", proposal.request.as_str())
             .with("requestSpec", proposal.spec())
             .with("reason", reason.as_str())
             .with("code", refusal.code.as_str()),
-        Change::Declined { proposal, code } => Event::new(EventKind::LeaseDeclined)
-            .about(&proposal.holder)
-            .with("requestId", proposal.request.as_str())
-            .with("requestSpec", proposal.spec())
-            .with("code", code.as_str()),
-        Change::Drained { drained, from, to, .. } => on_resource(Event::new(EventKind::ResourceStateChanged))
-            .with("from", from.as_str())
-            .with("to", to.as_str())
-            .with("reason", if *drained { "drain" } else { "undrain" }),
+        Change::Declined { proposal, code } => declined(proposal, *code),
+        // While the whole worker is out, a resource's own drain shows nothing.
+        Change::Drained { drained, from, to, .. } if from != to => {
+            on_resource(Event::new(EventKind::ResourceStateChanged))
+                .with("from", from.as_str())
+                .with("to", to.as_str())
+                .with("reason", if *drained { "drain" } else { "undrain" })
+        }
         Change::Calendar(change) => return super::calendar::history::event_of(change, resource),
         Change::NodeHoldsPaused(Some(why)) => {
             Event::new(EventKind::HoldsPaused).with("reason", why.replace('\n', "; "))
@@ -82,11 +82,22 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
         | Change::Left { .. }
         | Change::Moved { .. }
         | Change::Seen { .. }
+        | Change::Drained { .. }
+        | Change::NodeDrained(_)
         | Change::Renewed { .. }
         | Change::Reserved(_)
         | Change::Unreserved { .. } => return None,
     };
     Some(event)
+}
+
+/// What goes on at the gateway was not rejected here (SPEC §9 Dispatch).
+fn declined(proposal: &Proposal, code: Code) -> Event {
+    Event::new(EventKind::LeaseDeclined)
+        .about(&proposal.holder)
+        .with("requestId", proposal.request.as_str())
+        .with("requestSpec", proposal.spec())
+        .with("code", code.as_str())
 }
 
 fn of_lease(kind: EventKind, lease: &LeaseRecord) -> Event {

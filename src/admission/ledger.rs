@@ -47,7 +47,8 @@ struct Remembered {
 }
 
 /// Who speaks for the request. A gateway has made checks 2 and 3 for its own requesters and deduplicates by
-/// request and attempt, so a worker does not repeat them (SPEC §9 Dispatch).
+/// request and attempt, so a worker does not repeat them (SPEC §9 Dispatch). That an unattended waiter asks again is seen
+/// for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     /// The requester itself.
@@ -94,7 +95,6 @@ impl Ledger {
         by_name: Option<&ResourceAddress>,
     ) -> Result<Admitted, Refusal> {
         debug_assert!(!self.entries.contains_key(&ask.id), "a request is admitted once");
-        let mut standing = None;
         if speaker == Speaker::Requester {
             if let Some(known) = ask.key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone()))) {
                 return if known.fingerprint == ask.fingerprint() {
@@ -103,14 +103,14 @@ impl Ledger {
                     Err(idempotency_conflict())
                 };
             }
-            let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
-            let waits_there = |id: &&RequestId| {
-                by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
-            };
-            standing = held.iter().find(waits_there).cloned();
-            if standing.is_none() && held.len() >= self.requester_max {
-                return Err(self.already_leased(&ask.requester, held));
-            }
+        }
+        let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
+        let waits_there = |id: &&RequestId| {
+            by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
+        };
+        let standing = held.iter().find(waits_there).cloned();
+        if speaker == Speaker::Requester && standing.is_none() && held.len() >= self.requester_max {
+            return Err(self.already_leased(&ask.requester, held));
         }
         if let Some(id) = standing.as_ref().filter(|id| self.entries.get(id).is_some_and(|entry| entry.asking)) {
             return Ok(Admitted::Behind(id.clone()));

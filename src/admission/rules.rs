@@ -32,6 +32,9 @@ pub struct LeaseRules {
     pub max_per_requester: usize,
     /// How long a settled request is remembered after its lease ended.
     pub request_retention: Duration,
+    /// How long a lease that came through a gateway outlives its deadline at most while the gateway is away; zero for
+    /// not at all.
+    pub uplink_grace: Duration,
 }
 
 impl Default for LeaseRules {
@@ -42,6 +45,7 @@ impl Default for LeaseRules {
             max_total: None,
             max_per_requester: 1,
             request_retention: Duration::from_secs(10 * 60),
+            uplink_grace: Duration::from_secs(60),
         }
     }
 }

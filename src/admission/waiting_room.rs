@@ -62,8 +62,11 @@ pub struct WaitingRoom {
     ranks: HashMap<RequestId, Rank>,
     /// At most one unattended entry of each requester: asking again is the same entry.
     unattended: HashMap<Requester, RequestId>,
-    /// Unattended waiters by when they were last seen.
+    /// Unattended waiters by when they were last seen: those of this node.
     seen: BTreeSet<(RunTime, RequestId)>,
+    /// The same of those who come through a gateway, and can ask again only while that is there.
+    seen_through: BTreeSet<(RunTime, RequestId)>,
+    through: usize,
     attended: usize,
 }
 
@@ -73,11 +76,12 @@ impl WaitingRoom {
         self.remove(&waiter.proposal.request);
         let request = waiter.proposal.request.clone();
         self.ranks.insert(request.clone(), waiter.rank);
+        self.through += usize::from(comes_through(&waiter));
         match waiter.attendance {
             Attendance::Attended => self.attended += 1,
             Attendance::Unattended { last_seen } => {
                 self.unattended.insert(waiter.proposal.holder.clone(), request.clone());
-                self.seen.insert((last_seen, request));
+                self.seen_of(&waiter).insert((last_seen, request));
             }
         }
         let former = self.by_rank.insert(waiter.rank, waiter);
@@ -88,23 +92,29 @@ impl WaitingRoom {
     pub fn remove(&mut self, request: &RequestId) -> Option<Waiter> {
         let rank = self.ranks.remove(request)?;
         let waiter = self.by_rank.remove(&rank).expect("every place has its waiter");
+        self.through -= usize::from(comes_through(&waiter));
         match waiter.attendance {
             Attendance::Attended => self.attended -= 1,
             Attendance::Unattended { last_seen } => {
                 self.unattended.remove(&waiter.proposal.holder);
-                self.seen.remove(&(last_seen, request.clone()));
+                self.seen_of(&waiter).remove(&(last_seen, request.clone()));
             }
         }
         Some(waiter)
     }
 
+    fn seen_of(&mut self, waiter: &Waiter) -> &mut BTreeSet<(RunTime, RequestId)> {
+        if comes_through(waiter) { &mut self.seen_through } else { &mut self.seen }
+    }
+
     /// An unattended waiter has asked again.
     pub fn see(&mut self, request: &RequestId, at: RunTime) {
         let Some(waiter) = self.ranks.get(request).and_then(|rank| self.by_rank.get_mut(rank)) else { return };
+        let seen = if comes_through(waiter) { &mut self.seen_through } else { &mut self.seen };
         if let Attendance::Unattended { last_seen } = &mut waiter.attendance {
-            self.seen.remove(&(*last_seen, request.clone()));
+            seen.remove(&(*last_seen, request.clone()));
             *last_seen = at;
-            self.seen.insert((at, request.clone()));
+            seen.insert((at, request.clone()));
         }
     }
 
@@ -143,21 +153,41 @@ impl WaitingRoom {
         self.attended > 0
     }
 
+    /// True when somebody waits who has come through a gateway.
+    pub fn has_fleet(&self) -> bool {
+        self.through > 0
+    }
+
     /// The 1-based place that `rank` has, or would have, over the whole queue.
     pub fn position(&self, rank: Rank) -> usize {
         1 + before(&self.by_rank, rank)
     }
 
-    /// The unattended waiters that were last seen at least `ttl` ago, longest first.
-    pub fn stale(&self, now: RunTime, ttl: Duration) -> impl Iterator<Item = &Waiter> {
-        let stale = self.seen.iter().take_while(move |(seen, _)| *seen + ttl <= now);
+    /// The unattended waiters that were last seen at least `ttl` ago. Those who come through a gateway could not ask again
+    /// before `fleet_asks_since`, or with none cannot at all; then they keep their places.
+    pub fn stale(
+        &self,
+        now: RunTime,
+        ttl: Duration,
+        fleet_asks_since: Option<RunTime>,
+    ) -> impl Iterator<Item = &Waiter> {
+        let fleet_ages = fleet_asks_since.is_some_and(|since| since + ttl <= now);
+        let through = fleet_ages.then_some(&self.seen_through).into_iter().flatten();
+        let of_age = move |(seen, _): &&(RunTime, RequestId)| *seen + ttl <= now;
+        let stale = self.seen.iter().take_while(of_age).chain(through.take_while(of_age));
         stale.filter_map(|(_, request)| self.get(request))
     }
 
     /// When the next unattended waiter turns stale.
-    pub fn next_stale(&self, ttl: Duration) -> Option<RunTime> {
-        self.seen.first().map(|(seen, _)| *seen + ttl)
+    pub fn next_stale(&self, ttl: Duration, fleet_asks_since: Option<RunTime>) -> Option<RunTime> {
+        let own = self.seen.first().map(|(seen, _)| *seen + ttl);
+        let through = self.seen_through.first().zip(fleet_asks_since).map(|((seen, _), since)| since.max(*seen) + ttl);
+        own.into_iter().chain(through).min()
     }
+}
+
+fn comes_through(waiter: &Waiter) -> bool {
+    waiter.proposal.holder.via.is_some()
 }
 
 #[cfg(test)]
@@ -198,11 +228,36 @@ mod tests {
         let at = |seconds| RunTime(Duration::from_secs(seconds));
         room.see(&first.proposal.request, at(9));
         assert_eq!(room.position(first.rank), 1);
-        let stale: Vec<_> = room.stale(at(15), ttl).map(|waiter| waiter.proposal.holder.to_string()).collect();
+        let stale: Vec<_> = room.stale(at(15), ttl, None).map(|waiter| waiter.proposal.holder.to_string()).collect();
         assert_eq!(stale, ["b"]);
-        assert_eq!(room.next_stale(ttl), Some(at(15)));
+        assert_eq!(room.next_stale(ttl, None), Some(at(15)));
         room.remove(&second.proposal.request);
-        assert_eq!(room.next_stale(ttl), Some(at(19)));
+        assert_eq!(room.next_stale(ttl, None), Some(at(19)));
         assert_eq!(room.unattended_of(&"b".parse().unwrap()), None);
+    }
+    #[test]
+    fn whoever_comes_through_a_gateway_keeps_its_place_while_that_is_away_and_has_its_time_anew_after_that() {
+        let mut room = WaitingRoom::default();
+        room.join(waiter("gw:gateway:a", 0.0, 1, Some(0)));
+        room.join(waiter("b", 0.0, 2, Some(0)));
+        assert!(room.has_fleet());
+        let ttl = Duration::from_secs(10);
+        let at = |seconds| RunTime(Duration::from_secs(seconds));
+        let stale = |now, since: Option<u64>| -> Vec<String> {
+            room.stale(at(now), ttl, since.map(at)).map(|waiter| waiter.proposal.holder.to_string()).collect()
+        };
+        assert_eq!(stale(1_000, None), ["b"]);
+        assert_eq!(stale(10, Some(0)), ["b", "gw:gateway:a"]);
+        assert_eq!(stale(109, Some(100)), ["b"]);
+        assert_eq!(stale(110, Some(100)), ["b", "gw:gateway:a"]);
+        assert_eq!(room.next_stale(ttl, Some(at(100))), Some(at(10)));
+        let own = room.unattended_of(&"b".parse().unwrap()).unwrap().proposal.request.clone();
+        room.remove(&own);
+        assert_eq!(room.next_stale(ttl, Some(at(100))), Some(at(110)));
+        assert_eq!(room.next_stale(ttl, None), None);
+        let through = room.unattended_of(&"gw:gateway:a".parse().unwrap()).unwrap().proposal.request.clone();
+        room.remove(&through);
+        assert!(!room.has_fleet());
+        assert_eq!(room, WaitingRoom::default());
     }
 }

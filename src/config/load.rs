@@ -31,7 +31,7 @@ pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("gateway", &["name", "api", "link", "address", "rebuild_wait", "absence_grace"]),
     ("pki", &["ca", "cert", "key"]),
     ("api", &["insecure"]),
-    ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention"]),
+    ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention", "uplink_grace"]),
     ("waiting_room", &["waiter_ttl", "admission_grace", "priority_aging", "return_grace"]),
     ("bookings", &["mode", "auto_acquire", "max_duration", "horizon", "no_show_after"]),
     ("holds", &["enabled", "default_ttl", "max_ttl", "check_interval"]),

@@ -48,8 +48,9 @@ pub(super) fn lease<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> Re
         count(reader, &mut section, "max_per_requester", default.max_per_requester as u64, requesters)? as usize;
     let (request_retention, _) =
         reader.duration(&mut section, "request_retention", default.request_retention, REQUEST_RETENTION)?;
+    let (uplink_grace, _) = reader.duration(&mut section, "uplink_grace", default.uplink_grace, GRACE)?;
     let max_total = max_total.map(|(max_total, _)| max_total);
-    Ok(LeaseRules { default_ttl, max_ttl, max_total, max_per_requester, request_retention })
+    Ok(LeaseRules { default_ttl, max_ttl, max_total, max_per_requester, request_retention, uplink_grace })
 }
 
 /// `[waiting_room]`.

@@ -36,7 +36,7 @@ impl DeskState {
     }
 
     /// Answers a dispatch that is none: one that comes twice, one that was settled as refused, one of a request that
-    /// holds a lease here. The reply comes back when the dispatch is a new try.
+    /// waits or holds a lease here. The reply comes back when the dispatch is a new try.
     fn seen_attempt(
         &mut self,
         id: &RequestId,
@@ -56,12 +56,14 @@ impl DeskState {
         if self.attempts.is_cancelled(id, attempt) {
             self.say(reply, Err(too_late()));
         } else if self.attempts.is_taken(id, attempt) && state.is_some() {
-            match state {
-                Some(RequestState::Open) => self.add_watcher(id, Watcher::Gateway(reply)),
-                _ => self.replay(id, reply),
+            let on_its_way = self.open.get(id).is_some_and(|open| !open.waits());
+            if on_its_way {
+                self.add_watcher(id, Watcher::Caller(reply));
+            } else {
+                self.replay(id, reply);
             }
         } else if alive {
-            // Another attempt holds a lease: the gateway asks about that one before it sends a new one.
+            // Another attempt waits or holds a lease: the gateway asks about that one before it sends a new one.
             self.say(reply, Err(too_late()));
         } else {
             return Some(reply);
@@ -83,10 +85,10 @@ impl DeskState {
         match self.ledger.admit(&ask, speaker, room.as_ref()) {
             Ok(Admitted::Replay(first)) => match self.open.get(&first).map(|open| open.wait) {
                 // It may come to stand in the waiting room, which its key does not stand for.
-                Some(WaitPolicy::JoinWaitingRoom) => self.queue_behind(&first, ask, reply),
+                Some(WaitPolicy::JoinWaitingRoom) => self.queue_behind(&first, ask, origin, reply),
                 _ => self.replay(&first, reply),
             },
-            Ok(Admitted::Behind(first)) => self.queue_behind(&first, ask, reply),
+            Ok(Admitted::Behind(first)) => self.queue_behind(&first, ask, origin, reply),
             Ok(Admitted::New | Admitted::Again) => self.begin(ask, &origin, speaker, reply),
             Err(refusal) => match refusal.code {
                 Code::RequesterAlreadyLeased => {
@@ -132,10 +134,10 @@ impl DeskState {
     }
 
     /// The second ask to join a waiting room, while the first is under way, comes after that.
-    fn queue_behind(&mut self, first: &RequestId, ask: Ask, reply: RpcReplyPort<Said<Asked>>) {
+    fn queue_behind(&mut self, first: &RequestId, ask: Ask, origin: Origin, reply: RpcReplyPort<Said<Asked>>) {
         let behind = self.behind.entry(first.clone()).or_default();
         if behind.len() < WATCHERS_MAX {
-            behind.push_back((ask, reply));
+            behind.push_back((ask, origin, reply));
         } else {
             let message = "too many of the same ask are under way; wait for their answers";
             let refusal = Refusal::new(Code::QueueFull, message).retry_after(std::time::Duration::from_secs(1));
@@ -148,7 +150,7 @@ impl DeskState {
         let now = self.clock.now();
         let id = ask.id.clone();
         self.requests.open(id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
-        self.open.insert(id.clone(), OpenRequest::new(ask.wait, now.run));
+        self.open.insert(id.clone(), OpenRequest::new(ask.wait, speaker == Speaker::Gateway, now.run));
         self.watchers.insert(id.clone(), vec![Watcher::Caller(reply)]);
         let waiter = self.newcomer(&ask, proposal(&ask, origin));
         match &ask.target {
@@ -226,7 +228,7 @@ impl DeskState {
     fn choose(&self, selector: &Selector, waiter: &Waiter) -> Result<Choice, Refusal> {
         let best = |waiter: &Waiter| {
             let its_turn = |entry: &super::directory::Entry| self.would_take(entry, waiter);
-            self.directory.choose(selector, waiter.proposal.mode, its_turn)
+            self.directory.choose(selector, waiter.proposal.mode, self.link.node(), its_turn)
         };
         if waiter.proposal.allow_shorter {
             let mut whole = waiter.clone();
@@ -306,8 +308,14 @@ impl DeskState {
     ) {
         match self.requests.get(&request).map(|request| &request.state) {
             Some(RequestState::Open) => {
-                // It is settled as soon as its commit is; no other outcome is possible any more.
+                // A probe is settled as soon as its commit is. One that waits is taken out, unless it gets its lease first;
+                // whatever comes of that, the attempt is not taken on again.
                 self.add_watcher(&request, Watcher::Settler(reply));
+                let wait = self.open.get(&request).map(|open| open.wait);
+                if let Some(WaitPolicy::Wait { .. }) = wait {
+                    self.attempts.cancel(&request, attempt);
+                    self.withdraw(&request, Rejection::TakenBack, None);
+                }
             }
             Some(RequestState::Granted(first)) => {
                 let grant = self.find_lease(&first.lease.id).filter(|grant| grant.lease.fence == first.lease.fence);

@@ -19,7 +19,10 @@ use super::directory::Directory;
 #[cfg(test)]
 use super::directory::{Entry, Life};
 use super::drift::Drift;
-use super::message::{Asked, DeskMessage, FirstGrant, Grant, OpId, ReleasedNow, RequestNow, ResourceNow, Said, Until};
+use super::gateway_link::GatewayLink;
+use super::message::{
+    Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, ReleasedNow, RequestNow, ResourceNow, Said, Until,
+};
 use super::monitor::Monitor;
 use super::open::{OpenRequest, Parked};
 use super::reporter::{Reporter, report};
@@ -82,6 +85,7 @@ pub struct DeskState {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    pub(super) link: GatewayLink,
     /// When the next window of each resource begins or ends, on wall time.
     pub(super) edges: Schedule<ResourceId, Timestamp>,
     /// Where the bookings and holds are.
@@ -110,7 +114,7 @@ pub struct DeskState {
 }
 
 /// Asks with who waits for their answer, in their order.
-type Behind = VecDeque<(Ask, RpcReplyPort<Said<Asked>>)>;
+type Behind = VecDeque<(Ask, Origin, RpcReplyPort<Said<Asked>>)>;
 
 pub(super) type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 
@@ -118,8 +122,7 @@ pub(super) type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 pub(super) enum Watcher {
     /// Whoever asked for the lease.
     Caller(RpcReplyPort<Said<Asked>>),
-    /// A gateway whose dispatch came twice, or is to be settled: it hears the end only.
-    Gateway(RpcReplyPort<Said<Asked>>),
+    /// A gateway that settles a dispatch: it hears the end only.
     Settler(RpcReplyPort<Said<Option<Grant>>>),
     Reader(Until, RpcReplyPort<Option<RequestNow>>),
 }
@@ -128,7 +131,7 @@ impl Watcher {
     /// True when nobody listens any more.
     pub(super) fn has_gone(&self) -> bool {
         match self {
-            Watcher::Caller(reply) | Watcher::Gateway(reply) => reply.is_closed(),
+            Watcher::Caller(reply) => reply.is_closed(),
             Watcher::Settler(reply) => reply.is_closed(),
             Watcher::Reader(_, reply) => reply.is_closed(),
         }
@@ -202,6 +205,8 @@ pub(super) enum Note {
     Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
     /// New holds are stopped, or made again.
     HoldsPaused { pauses: BTreeSet<String>, replies: Vec<RpcReplyPort<Said<CalendarAnswer>>> },
+    /// The whole worker is out, or is back.
+    NodeDrained,
     /// Nobody waits for it.
     Said,
 }
@@ -224,6 +229,7 @@ impl Actor for Desk {
             ended,
             directory,
             schedule,
+            link,
             edges,
             index,
             drift,
@@ -247,6 +253,7 @@ impl Actor for Desk {
             ended,
             directory,
             schedule,
+            link,
             edges,
             index,
             monitor: arguments.monitor,
@@ -278,7 +285,7 @@ impl Actor for Desk {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DeskMessage::Request { ask, origin, reply } => state.request(*ask, origin, reply),
-            DeskMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
+            DeskMessage::Cancel { request, authority, reply } => state.cancel(&request, &authority, reply),
             DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
             DeskMessage::Leave { requester, address, reply } => match state.resolve(&address) {
                 Ok(resource) => {
@@ -313,6 +320,8 @@ impl Actor for Desk {
                 }
             }
             DeskMessage::Calendar(call, reply) => state.calendar(*call, reply),
+            DeskMessage::Link(now) => state.link(now),
+            DeskMessage::DrainWorker(drained, reply) => state.drain_worker(drained, reply),
             DeskMessage::Check(reply) => state.check(reply),
             DeskMessage::Checked(found) => state.checked(found),
             DeskMessage::Complaints(reply) => drop(reply.send(state.monitor.complaints())),

@@ -10,7 +10,7 @@ use ractor::{ActorId, ActorRef};
 use super::message::OpId;
 use super::open::Parked;
 use super::resource::ResourceMessage;
-use crate::admission::resource::{Change, Command, ResourceState, apply};
+use crate::admission::resource::{Change, Command, NodeNow, ResourceState, apply};
 use crate::clock::RunTime;
 use crate::model::{Code, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector};
 
@@ -194,6 +194,7 @@ impl Directory {
         &self,
         selector: &Selector,
         mode: Mode,
+        node: &NodeNow,
         is_its_turn: impl Fn(&Entry) -> bool,
     ) -> Result<Choice, Refusal> {
         let grantable = || self.entries.values().filter(|entry| entry.grantable);
@@ -202,7 +203,7 @@ impl Directory {
         for entry in grantable().filter(|entry| selector.matches(&entry.spec.labels)) {
             matching += 1;
             let better = |best: &Entry| entry.state.idle_since < best.state.idle_since;
-            if entry.could_take(mode) && best.is_none_or(better) && is_its_turn(entry) {
+            if entry.could_take(node, mode) && best.is_none_or(better) && is_its_turn(entry) {
                 best = Some(entry);
             }
         }
@@ -220,13 +221,13 @@ impl Directory {
 
 impl Entry {
     /// True when it is free for `mode` as it is.
-    pub(super) fn has_room(&self, mode: Mode) -> bool {
-        self.grantable && self.state.fits(&self.spec, mode, None)
+    pub(super) fn has_room(&self, node: &NodeNow, mode: Mode) -> bool {
+        self.grantable && self.state.fits(&self.spec, node, mode, None)
     }
 
     /// True when it is free for `mode`, also after what it has been asked for.
-    pub(super) fn could_take(&self, mode: Mode) -> bool {
-        let fits = self.has_room(mode);
+    pub(super) fn could_take(&self, node: &NodeNow, mode: Mode) -> bool {
+        let fits = self.has_room(node, mode);
         match mode {
             Mode::Exclusive => fits && self.promised.is_empty(),
             Mode::Shared => {

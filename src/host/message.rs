@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
+pub use super::gateway_link::LinkNow;
 use super::reporter::Subscription;
 use crate::admission::Request;
 use crate::admission::resource::{Change, Held, Reply};
@@ -209,8 +210,8 @@ pub enum DeskMessage {
     Cancel {
         /// Which.
         request: RequestId,
-        /// On whose word.
-        caller: Caller,
+        /// On whose word; a gateway's is good for its own requesters.
+        authority: Authority,
         /// Answered once it is durable.
         reply: RpcReplyPort<Result<(), Refusal>>,
     },
@@ -271,6 +272,11 @@ pub enum DeskMessage {
     },
     /// Something about bookings and holds.
     Calendar(Box<CalendarCall>, RpcReplyPort<Said<CalendarAnswer>>),
+    /// From the uplink: how its link is.
+    Link(LinkNow),
+    /// Take the whole worker out, or bring it back. Answered with which of the two once it is durable, and once nothing
+    /// that was decided before can grant any more.
+    DrainWorker(bool, RpcReplyPort<Said<bool>>),
     /// Ask the database now for what must not be.
     Check(RpcReplyPort<Result<Findings, Refusal>>),
     /// What makes the node unfit to be called ready, in words.

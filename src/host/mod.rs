@@ -10,6 +10,7 @@ mod calendar_index;
 pub mod desk;
 mod directory;
 mod drift;
+mod gateway_link;
 mod listing;
 pub mod message;
 mod monitor;
@@ -61,6 +62,8 @@ pub struct HostArguments {
     pub database: PathBuf,
     /// Its resources.
     pub resources: Vec<ResourceSpec>,
+    /// The gateway that it goes by; none for a standalone worker.
+    pub gateway: Option<NodeName>,
     /// The operator's numbers.
     pub rules: Rules,
     /// Signs its tickets; the same at every start.
@@ -102,12 +105,12 @@ pub struct Host {
 
 /// Opens the database, settles what ended meanwhile, and starts the desk. Blocks on the disk.
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
-    let HostArguments { name, database, resources, rules, tickets, clock } = arguments;
+    let HostArguments { name, database, resources, gateway, rules, tickets, clock } = arguments;
     let now = clock.now();
     let (store, events, invariants, loaded, store_end) = Store::open(&database, now)?;
     let monitor = Monitor::new(invariants, loaded.holds_paused.as_deref(), loaded.violations.clone());
     let incarnation = loaded.incarnation;
-    let mut restoring = Restoring::begin(resources, loaded, &rules, now);
+    let mut restoring = Restoring::begin(resources, loaded, gateway, &rules, now);
     let ended = std::mem::take(&mut restoring.ended);
     for group in ended.chunks(STORE_GROUP_MAX) {
         let batches = group.iter().map(|(resource, changes)| (resource.clone(), changes.clone(), Vec::new()));

@@ -52,7 +52,7 @@ impl DeskState {
         let Target::Select(selector) = &waiter.proposal.target else { return };
         let mode = waiter.proposal.mode;
         let its_turn = |entry: &Entry| entry.out.is_none() && !entry.paused && self.would_take(entry, waiter);
-        if let Ok(Choice::Free(resource)) = self.directory.choose(selector, mode, its_turn) {
+        if let Ok(Choice::Free(resource)) = self.directory.choose(selector, mode, self.link.node(), its_turn) {
             self.to_pump.insert(resource);
         }
     }
@@ -65,7 +65,8 @@ impl DeskState {
             return None;
         }
         // What has been asked of it meanwhile, and not been carried out, comes after whoever waits.
-        let fitting = [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.has_room(*mode));
+        let fitting =
+            [Mode::Exclusive, Mode::Shared].into_iter().filter(|mode| entry.has_room(self.link.node(), *mode));
         let returning = self.returning.first_for(&entry.spec).is_some();
         let heads = fitting.filter_map(|mode| self.first_of_pool(entry, mode, returning));
         let first = heads.min_by_key(|waiter| waiter.rank)?;
@@ -93,6 +94,7 @@ impl DeskState {
             fresh: None,
             unsettled: &BTreeSet::new(),
             rivals: self.rivals(entry),
+            node: self.link.node(),
             now: self.clock.now(),
         };
         could_take(&entry.state, &around, waiter)
@@ -214,7 +216,8 @@ impl DeskState {
         let pool = !self.pool.is_empty();
         let waited_for = |entry: &&Entry| pool || entry.admission_left || !entry.state.queue.is_empty();
         // Whatever is under way on it may have been decided before.
-        let room = |entry: &&Entry| entry.has_room(Mode::Exclusive) || entry.has_room(Mode::Shared);
+        let node = self.link.node();
+        let room = |entry: &&Entry| entry.has_room(node, Mode::Exclusive) || entry.has_room(node, Mode::Shared);
         let resources: Vec<ResourceId> =
             self.directory.iter().filter(waited_for).filter(room).map(|entry| entry.spec.id.clone()).collect();
         for resource in resources {

@@ -1,7 +1,7 @@
 //! Lease requests that are not settled yet: where each one stands, and how it is given up (SPEC §2).
 //!
 //! A request is given up when its owner cancels it, when its timeout has passed, and when nobody has asked about it for
-//! `waiting_room.waiter_ttl`. While a resource is being asked for it, that answer comes first: a grant wins, and
+//! `waiting_room.waiter_ttl`. Nobody can ask about one of the gateway's while that is away, so that time does not count. While a resource is being asked for it, that answer comes first: a grant wins, and
 //! whoever cancelled hears so. So exactly one of grant and end happens.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::admission::Waiter;
 use crate::admission::cancel::{self, Cancel, not_cancellable};
 use crate::admission::resource::{Change, Command, Rejection, withdrawn};
 use crate::clock::RunTime;
-use crate::model::{Caller, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
+use crate::model::{Authority, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
 
 /// How long until an end that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -25,6 +25,8 @@ pub(super) struct OpenRequest {
     pub(super) stage: Stage,
     /// How long it is ready to wait.
     pub(super) wait: WaitPolicy,
+    /// True for one of the gateway's.
+    fleet: bool,
     /// When its timeout passes; counted from when it began to wait.
     give_up_at: Option<RunTime>,
     /// When it was last asked about.
@@ -62,10 +64,11 @@ pub(super) struct Parked {
 }
 
 impl OpenRequest {
-    pub(super) fn new(wait: WaitPolicy, now: RunTime) -> Self {
+    pub(super) fn new(wait: WaitPolicy, fleet: bool, now: RunTime) -> Self {
         Self {
             stage: Stage::Placing,
             wait,
+            fleet,
             give_up_at: None,
             asked_at: now,
             withdrawing: None,
@@ -122,11 +125,15 @@ impl DeskState {
     /// Gives up the requests whose time has come.
     pub(super) fn give_up_due(&mut self, now: RunTime) {
         let ttl = self.rules.waiting.waiter_ttl;
+        let fleet_asks_since = self.link.node().fleet_asks_since();
         for id in self.attention.due(now) {
             let parked_poll = self.is_watched(&id);
             let Some(open) = self.open.get_mut(&id) else { continue };
             if parked_poll {
                 open.asked_at = now;
+            }
+            if open.fleet {
+                open.asked_at = open.asked_at.max(fleet_asks_since.unwrap_or(now));
             }
             if open.give_up_at.is_some_and(|at| at <= now) {
                 self.withdraw(&id, Rejection::Timeout, None);
@@ -146,8 +153,8 @@ impl DeskState {
     }
 
     /// An owner cancels a request.
-    pub(super) fn cancel(&mut self, id: &RequestId, caller: &Caller, reply: RpcReplyPort<Result<(), Refusal>>) {
-        let answer = match cancel::cancel(id, self.requests.get(id), caller, |first| &first.lease.id) {
+    pub(super) fn cancel(&mut self, id: &RequestId, authority: &Authority, reply: RpcReplyPort<Result<(), Refusal>>) {
+        let answer = match cancel::cancel_by(id, self.requests.get(id), authority, |first| &first.lease.id) {
             Ok(Cancel::Open) => return self.withdraw(id, Rejection::Cancelled, Some(reply)),
             Ok(Cancel::Done) => Ok(()),
             Err(refusal) => Err(refusal),
@@ -231,10 +238,14 @@ impl DeskState {
         } else {
             self.ledger.refuse(id);
         }
-        if why == Rejection::Cancelled {
-            self.requests.cancel(id, now);
-        } else {
-            self.requests.fail(id, refusal.clone(), why.is_remembered(), now);
+        match why {
+            Rejection::Cancelled => self.requests.cancel(id, now),
+            // It goes on at the gateway, and may come again with its next attempt.
+            Rejection::TakenBack => {
+                self.requests.discard(id);
+                self.store.forget(vec![id.clone()]);
+            }
+            _ => self.requests.fail(id, refusal.clone(), why.is_remembered(), now),
         }
         let cancels = self.close_request(id);
         for reply in cancels {

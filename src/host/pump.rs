@@ -87,13 +87,13 @@ impl DeskState {
             Some(entry) => self.rivals(entry),
             None => return,
         };
-        let holds_paused = self.monitor.is_paused();
+        let order = Order { op, command, rivals, node: self.link.shared(), holds_paused: self.monitor.is_paused() };
         let Some(entry) = self.directory.get_mut(resource) else { return };
         entry.out = Some(op);
         if let Life::Active(actor) = &entry.life {
             // A cast fails only when the actor has just died; then its supervision event is on the way, and
             // settles this operation.
-            let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals, holds_paused })));
+            let _ = actor.cast(ResourceMessage::Do(Box::new(order)));
             return;
         }
         entry.activation += 1;
@@ -109,7 +109,7 @@ impl DeskState {
         // Its `pre_start` takes only what is at hand, so this does not wait for anything.
         match Actor::spawn_linked(None, Resource, arguments, self.myself.get_cell()).await {
             Ok((actor, _)) => {
-                let _ = actor.cast(ResourceMessage::Do(Box::new(Order { op, command, rivals, holds_paused })));
+                let _ = actor.cast(ResourceMessage::Do(Box::new(order)));
                 self.directory.set_life(resource, Life::Active(actor));
             }
             Err(error) => {
@@ -139,7 +139,7 @@ impl DeskState {
         self.write(Vec::new(), vec![event], Note::Said);
     }
 
-    fn write(&mut self, changes: Vec<Change>, events: Vec<Event>, note: Note) {
+    pub(super) fn write(&mut self, changes: Vec<Change>, events: Vec<Event>, note: Note) {
         let op = self.next_op();
         self.notes.insert(op, note);
         let myself = self.myself.clone();
@@ -165,6 +165,7 @@ impl DeskState {
             Note::Refused { request, refusal } => self.refuse(&request, refusal),
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
             Note::HoldsPaused { pauses, replies } => self.pauses_written(pauses, replies, written),
+            Note::NodeDrained => self.drain_written(written),
             Note::Said => {}
         }
     }

@@ -7,7 +7,7 @@ use super::directory::Entry;
 use super::message::{DeskMessage, Grant, RequestNow, ResourceNow, WaiterNow, WaitingNow};
 use super::open::Stage;
 use crate::admission::Waiter;
-use crate::admission::resource::{Held, not_yours};
+use crate::admission::resource::{Held, NodeNow, not_yours};
 use crate::clock::{Now, RunTime};
 use crate::model::time::rfc3339;
 use crate::model::{
@@ -44,7 +44,7 @@ impl DeskState {
                 let entries = self.directory.iter().filter(|entry| entry.grantable);
                 let matching = entries
                     .filter(|entry| selector.as_ref().is_none_or(|selector| selector.matches(&entry.spec.labels)));
-                let _ = reply.send(matching.map(|entry| resource_now(entry, now)).collect());
+                let _ = reply.send(matching.map(|entry| resource_now(entry, self.link.node(), now)).collect());
             }
             DeskMessage::Resource(address, reply) => {
                 let now = self.clock.now();
@@ -52,7 +52,7 @@ impl DeskState {
                 let _ = reply.send(found.and_then(|id| {
                     self.directory
                         .get(&id)
-                        .map(|entry| resource_now(entry, now))
+                        .map(|entry| resource_now(entry, self.link.node(), now))
                         .ok_or_else(|| unknown_resource(&address))
                 }));
             }
@@ -149,7 +149,7 @@ impl DeskState {
             Target::Resource(address) => {
                 let entry = self.directory.get(&address.id);
                 entry.map_or((WaitingFor::Leased, None), |entry| {
-                    entry.state.waiting_for(&entry.spec, &waiter.proposal, now)
+                    entry.state.waiting_for(&entry.spec, self.link.node(), &waiter.proposal, now)
                 })
             }
             Target::Select(_) => (WaitingFor::Leased, None),
@@ -176,8 +176,9 @@ impl DeskState {
     fn pool_waits_for(&self, waiter: &Waiter, now: Now) -> (WaitingFor, Option<RunTime>) {
         let Target::Select(selector) = &waiter.proposal.target else { return (WaitingFor::Leased, None) };
         let matching = self.directory.iter().filter(|entry| entry.grantable && selector.matches(&entry.spec.labels));
-        let mut reasons: Vec<_> =
-            matching.map(|entry| entry.state.waiting_for(&entry.spec, &waiter.proposal, now)).collect();
+        let mut reasons: Vec<_> = matching
+            .map(|entry| entry.state.waiting_for(&entry.spec, self.link.node(), &waiter.proposal, now))
+            .collect();
         let order = |why: WaitingFor| match why {
             WaitingFor::Leased => 0,
             WaitingFor::Reserved => 1,
@@ -210,16 +211,17 @@ impl DeskState {
 }
 
 /// A resource as it is shown.
-pub(super) fn resource_now(entry: &Entry, now: Now) -> ResourceNow {
+pub(super) fn resource_now(entry: &Entry, node: &NodeNow, now: Now) -> ResourceNow {
     let state = &entry.state;
-    let device = state.device();
-    let free = device == DeviceState::Available && !state.fits(&entry.spec, Mode::Exclusive, None);
+    let device = state.device(node);
+    let free = device == DeviceState::Available && !state.fits(&entry.spec, node, Mode::Exclusive, None);
     let reason = match device {
         DeviceState::Available if free => {
             let until = state.reserved.iter().map(|kept| kept.until).max();
             until.map(|until| format!("reserved for who is next, until {}", rfc3339(now.wall_at(until))))
         }
         DeviceState::Drained if !state.held.is_empty() => Some("drained; what is leased stays so".to_owned()),
+        DeviceState::Drained if !state.drained => Some("the whole worker is drained by an operator".to_owned()),
         DeviceState::Drained => Some("drained by an operator".to_owned()),
         DeviceState::Available | DeviceState::Leased => None,
     };

@@ -145,11 +145,11 @@ impl DeskState {
             .filter(|waiter| !waiter.is_attended() && state.queue.get(&waiter.proposal.request).is_none())
             .map(|waiter| waiter.proposal.request.clone())
             .collect();
-        self.schedule.set(resource, state.wake_at(&self.rules.waiting));
         self.index.remove(&entry.state.calendar);
         self.index.add(&state.calendar);
         self.directory.set_state(resource, state);
         self.set_edge(resource);
+        self.set_wake(resource);
         for lease in ended {
             self.ended(&lease, now.wall, None);
         }
@@ -259,6 +259,7 @@ fn reason_of(refusal: &Refusal) -> Rejection {
     match refusal.code {
         crate::model::Code::QueueTimeout => Rejection::Timeout,
         crate::model::Code::NoCapacity => Rejection::Abandoned,
+        crate::model::Code::Stopping => Rejection::TakenBack,
         _ => Rejection::WorkerFailed,
     }
 }

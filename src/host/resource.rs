@@ -14,8 +14,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use super::message::{DeskMessage, OpId, Settled};
 use crate::admission::calendar::{self, BookingMove, CalendarChange};
 use crate::admission::resource::{
-    Around, Change, Command, Decision, Departure, Fresh, Rejection, Reply, ResourceState, Rivals, apply, decide,
-    withdrawn,
+    Around, Change, Command, Decision, Departure, Fresh, NodeNow, Rejection, Reply, ResourceState, Rivals, apply,
+    decide, withdrawn,
 };
 use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
@@ -44,6 +44,8 @@ pub(super) struct Order {
     pub(super) op: OpId,
     pub(super) command: Command,
     pub(super) rivals: Rivals,
+    /// What is true of the whole worker.
+    pub(super) node: Arc<NodeNow>,
     /// True when no new holds are made on the whole node.
     pub(super) holds_paused: bool,
 }
@@ -121,7 +123,7 @@ impl ResourceActorState {
     }
 
     fn decide(&self, order: Order) -> (OpId, Option<Box<Waiter>>, Decision) {
-        let Order { op, command, rivals, holds_paused } = order;
+        let Order { op, command, rivals, node, holds_paused } = order;
         let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
         let around = Around {
             spec: &self.around.spec,
@@ -132,6 +134,7 @@ impl ResourceActorState {
             fresh: Some(&fresh),
             unsettled: &self.unsettled,
             rivals,
+            node: &node,
             now: self.around.clock.now(),
         };
         let offered = if let Command::Offer { waiter } = &command { Some(waiter.clone()) } else { None };

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::calendar_index::CalendarIndex;
 use super::directory::Directory;
 use super::drift::{DRIFT_MAX, Drift};
+use super::gateway_link::GatewayLink;
 use super::message::FirstGrant;
 use super::restored::restored;
 use super::returning::Returning;
@@ -22,7 +23,7 @@ use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
 use crate::model::time::remaining;
 use crate::model::{
-    BookingId, BookingPolicy, Labels, LeaseId, Proposal, RequestId, ResourceAddress, ResourceId, ResourceSpec,
+    BookingId, BookingPolicy, Labels, LeaseId, NodeName, Proposal, RequestId, ResourceAddress, ResourceId, ResourceSpec,
 };
 use crate::store::{Loaded, StoredOutcome, StoredRequest, StoredResource};
 
@@ -40,6 +41,7 @@ pub struct Restarted {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    pub(super) link: GatewayLink,
     pub(super) edges: Schedule<ResourceId, Timestamp>,
     pub(super) index: CalendarIndex,
     pub(super) drift: Drift,
@@ -52,6 +54,7 @@ pub struct Restarted {
 #[derive(Debug)]
 pub struct Restoring {
     incarnation: u64,
+    link: GatewayLink,
     resources: Vec<(ResourceSpec, bool, ResourceState)>,
     requests: Vec<StoredRequest>,
     /// Resources whose deadlines on disk lay outside the width of their lease or hold, because the wall clock was set while the
@@ -64,9 +67,16 @@ pub struct Restoring {
 
 impl Restoring {
     /// Brings the lab file and the database together.
-    pub fn begin(specs: Vec<ResourceSpec>, mut loaded: Loaded, rules: &Rules, now: Now) -> Self {
+    pub fn begin(
+        specs: Vec<ResourceSpec>,
+        mut loaded: Loaded,
+        gateway: Option<NodeName>,
+        rules: &Rules,
+        now: Now,
+    ) -> Self {
+        let link = GatewayLink::new(gateway, rules.lease.uplink_grace, loaded.drained);
         let outside = |expires_at: Timestamp, width: Duration| {
-            let kept = now.wall_at(now.run_at(expires_at, width));
+            let kept = now.wall_at(now.run_at_or_before(expires_at, width));
             expires_at.duration_since(kept).abs() > DRIFT_MAX
         };
         let is_clamped = |rows: &&StoredResource| {
@@ -125,6 +135,7 @@ impl Restoring {
                 fresh: Some(&fresh),
                 unsettled: &unsettled,
                 rivals: Default::default(),
+                node: link.node(),
                 now,
             };
             let changes = settled_at_start(state, &around);
@@ -160,7 +171,7 @@ impl Restoring {
             }
         }
         let requests = loaded.requests;
-        Self { incarnation: loaded.incarnation, resources, requests, clamped, freed, ended }
+        Self { incarnation: loaded.incarnation, link, resources, requests, clamped, freed, ended }
     }
 
     /// The desk's parts.
@@ -170,6 +181,7 @@ impl Restoring {
         let mut returning = Returning::new(tickets, self.incarnation);
         let mut ended = HashMap::new();
         let mut directory = Directory::default();
+        let mut link = self.link;
         let (mut schedule, mut edges) = (Schedule::default(), Schedule::default());
         let mut index = CalendarIndex::default();
         let active: HashSet<RequestId> = (self.resources.iter())
@@ -226,14 +238,28 @@ impl Restoring {
                 let room = ResourceAddress { worker: None, id: spec.id.clone() };
                 ledger.restore_waiter(&waiter.proposal.request, &waiter.proposal.holder, room, None);
             }
-            schedule.set(&spec.id, state.wake_at(&rules.waiting));
-            edges.set(&spec.id, state.next_edge(&spec, now.wall));
+            link.expect(&spec.id, &state);
+            schedule.set(&spec.id, state.wake_at(&spec, &rules.waiting, link.node(), now));
+            edges.set(&spec.id, state.next_edge(&spec, link.node(), now.wall));
             index.add(&state.calendar);
             directory.add(spec, grantable, state, now.wall);
         }
         let drift = Drift::new(now, self.clamped);
         let (incarnation, freed) = (self.incarnation, self.freed);
-        Restarted { incarnation, ledger, requests, returning, ended, directory, schedule, edges, index, drift, freed }
+        Restarted {
+            incarnation,
+            ledger,
+            requests,
+            returning,
+            ended,
+            directory,
+            schedule,
+            link,
+            edges,
+            index,
+            drift,
+            freed,
+        }
     }
 }
 

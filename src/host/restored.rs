@@ -55,7 +55,7 @@ fn held(lease: LeaseRecord, expires_at: Timestamp, calendar: &Calendar, rules: &
     // The holder of a booking has its lease until the end, whatever `lease.max_total` says.
     let ends = calendar.fulfilled_by(&lease.id).into_iter().map(|booking| now.run_of(booking.window.ends_at()));
     let last_end = rules.lease.max_total.map(longest).map(|last| ends.fold(last, RunTime::max));
-    let deadline = now.run_at(expires_at, lease.ttl);
+    let deadline = now.run_at_or_before(expires_at, lease.ttl);
     Held { deadline: last_end.map_or(deadline, |last| last.min(deadline)), lease, last_end }
 }
 

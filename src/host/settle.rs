@@ -78,8 +78,8 @@ impl DeskState {
             }
         }
         self.set_edge(resource);
+        self.set_wake(resource);
         let Some(entry) = self.directory.get(resource) else { return };
-        self.schedule.set(resource, entry.state.wake_at(&self.rules.waiting));
         if shown {
             self.reporter.changed(entry, self.clock.now());
         }
@@ -145,6 +145,7 @@ impl DeskState {
     /// Answers whoever asked for a command.
     pub(super) fn settle_op(&mut self, op: OpId, reply: Reply) {
         let Some(Op { resource, kind }) = self.ops.remove(&op) else { return };
+        self.drain_goes_on(op);
         if let Some(entry) = self.directory.get_mut(&resource)
             && let Some(mode) = mode_of(&kind)
             && let Some(index) = entry.promised.iter().position(|promised| *promised == mode)
@@ -180,7 +181,7 @@ impl DeskState {
             OpKind::Drain { reply: caller, .. } => {
                 let entry = self.directory.get(&resource);
                 let answer = match (reply, entry) {
-                    (Reply::Done, Some(entry)) => Ok(resource_now(entry, self.clock.now())),
+                    (Reply::Done, Some(entry)) => Ok(resource_now(entry, self.link.node(), self.clock.now())),
                     (reply, _) => Err(refusal_of(reply)),
                 };
                 let _ = caller.send(answer);
@@ -294,8 +295,8 @@ impl DeskState {
 
     /// The asks that came while one of the same waiter was out.
     fn ask_those_behind(&mut self, id: &RequestId) {
-        for (ask, reply) in self.behind.remove(id).unwrap_or_default() {
-            self.request(ask, super::message::Origin::Client, reply);
+        for (ask, origin, reply) in self.behind.remove(id).unwrap_or_default() {
+            self.request(ask, origin, reply);
         }
     }
 
@@ -333,12 +334,12 @@ impl DeskState {
                 entry.edges_until = entry.edges_until.min(since);
                 return self.edges.set(resource, Some(crate::model::time::later(wall, pause)));
             }
-            Some(now + pause)
+            now + pause
         } else {
             entry.wake_failures = 0;
-            entry.state.wake_at(&self.rules.waiting)
+            return self.set_wake(resource);
         };
-        self.schedule.set(resource, next);
+        self.schedule.set(resource, Some(next));
     }
 }
 
@@ -366,6 +367,7 @@ fn is_reported(change: &Change) -> bool {
         | Change::Unreserved { .. }
         | Change::Calendar(_)
         | Change::NodeHoldsPaused(_)
+        | Change::NodeDrained(_)
         | Change::Violated { .. } => false,
     }
 }

@@ -53,6 +53,7 @@ impl Bench {
             name: "rack-1".parse().unwrap(),
             database: database.clone(),
             resources: vec![resource("a"), resource("b")],
+            gateway: Some("gateway".parse().unwrap()),
             rules: Rules::default(),
             tickets: TicketKey::new(&[7; 32]),
             clock: Clock::system(),

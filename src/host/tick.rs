@@ -80,7 +80,7 @@ impl DeskState {
         let Some(entry) = self.directory.get_mut(resource) else { return };
         // Where the clock was set back, edges come again.
         entry.edges_until = entry.edges_until.min(now);
-        self.edges.set(resource, entry.state.next_edge(&entry.spec, entry.edges_until));
+        self.edges.set(resource, entry.state.next_edge(&entry.spec, self.link.node(), entry.edges_until));
     }
 
     pub(super) fn retire(&mut self, now: RunTime) {

@@ -3,7 +3,10 @@
 //! The first redial comes after 100 ms, each further one after twice as long, up to 5 s, each with jitter in its upper
 //! half. Only dials that failed or were refused count: a link that is lost after its first snapshot was taken starts
 //! again at 100 ms.
+//!
+//! The desk is told how the link is, because leases and waiters of the gateway go by that: up, acknowledged, and heard of.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::Subscription;
-use super::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
+use super::message::{Asked, DeskMessage, Grant, LinkNow, Origin, ReleasedNow, Said};
 use crate::clock::Clock;
 use crate::limits::{BOOKINGS_PER_FRAME_MAX, CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};
@@ -28,6 +31,9 @@ use crate::wire::report::{Control, Delta, LeaseRow, Report, snapshot};
 /// The pause after the first failed dial, and the longest.
 const REDIAL_FIRST: Duration = Duration::from_millis(100);
 const REDIAL_LONGEST: Duration = Duration::from_secs(5);
+/// How often it is looked whether the gateway has been heard. It gives a sign of life every 500 ms, so that a lease ends
+/// within a second of its deadline.
+const HEARD_EVERY: Duration = Duration::from_millis(200);
 /// How long the desk has for an answer that it can give at once.
 const DESK_BOUND: Duration = Duration::from_secs(10);
 
@@ -123,15 +129,53 @@ impl Uplink {
     /// Reports and serves until the link is lost. `taken` is set once the gateway has taken a snapshot in.
     async fn keep(&self, link: WorkerLink, taken: &mut bool) -> LinkError {
         let streams = link.streams();
-        let calls = self.serve_calls(streams.clone());
-        let reports = self.report(link, streams.clone(), taken);
+        self.tell(LinkNow::Up);
+        let drained = link.drained;
+        let work = async {
+            self.obey(drained).await?;
+            tokio::try_join!(self.serve_calls(streams.clone()), self.report(link, streams.clone(), taken)).map(drop)
+        };
         let error = tokio::select! {
             closed = streams.closed() => closed.into(),
-            ended = calls => ended.err().unwrap_or_else(ended_a_stream),
-            ended = reports => ended.err().unwrap_or_else(ended_a_stream),
+            ended = work => ended.err().unwrap_or_else(ended_a_stream),
+            never = self.hear(&streams) => match never {},
         };
         streams.close("the worker gives this link up");
+        self.tell(LinkNow::Down);
         error
+    }
+
+    /// Takes the whole worker out, or brings it back, as the gateway's welcome says.
+    async fn obey(&self, drained: bool) -> Result<(), LinkError> {
+        let (reply, answer) = port();
+        let _ = self.desk.cast(DeskMessage::DrainWorker(drained, reply));
+        match tokio::time::timeout(DESK_BOUND, answer).await {
+            Ok(Ok(Said { result: Ok(_), .. })) => Ok(()),
+            Ok(Ok(Said { result: Err(refusal), .. })) => {
+                tracing::error!(gateway = %self.gateway, drained, %refusal, "the worker's drain is not as the gateway says");
+                Err(LinkError::Protocol("the worker cannot store what the gateway's welcome says".to_owned()))
+            }
+            _ => Err(LinkError::Timeout),
+        }
+    }
+
+    /// Tells the desk whenever something has been received, as long as the link lasts.
+    async fn hear(&self, streams: &Streams) -> Infallible {
+        // What is counted for the first time now has come after the count before.
+        let (mut since, mut counted) = (self.clock.now().run, streams.received());
+        loop {
+            tokio::time::sleep(HEARD_EVERY).await;
+            let (now, received) = (self.clock.now().run, streams.received());
+            if received != counted {
+                self.tell(LinkNow::Heard(since));
+            }
+            (since, counted) = (now, received);
+        }
+    }
+
+    fn tell(&self, now: LinkNow) {
+        // A desk that is gone takes the whole node with it.
+        let _ = self.desk.cast(DeskMessage::Link(now));
     }
 
     async fn report(&self, mut link: WorkerLink, streams: Streams, taken: &mut bool) -> Result<(), LinkError> {
@@ -142,6 +186,7 @@ impl Uplink {
                     Some(Control::Taken { number }) => {
                         tracing::debug!(number, "the gateway has taken a snapshot in");
                         *taken = true;
+                        self.tell(LinkNow::Acknowledged);
                     }
                     Some(Control::Resync) => deltas = self.send_snapshot(&streams).await?,
                     Some(Control::EventsTaken { seq }) => tracing::trace!(seq, "the gateway has events"),

@@ -49,7 +49,7 @@ impl DeskState {
     pub(super) fn tell_watchers(&mut self, id: &RequestId, result: &Result<Asked, Refusal>) {
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             match watcher {
-                Watcher::Caller(reply) | Watcher::Gateway(reply) => self.say(reply, result.clone()),
+                Watcher::Caller(reply) => self.say(reply, result.clone()),
                 Watcher::Settler(reply) => {
                     let grant = if let Ok(Asked::Granted(grant)) = result { Some(grant.clone()) } else { None };
                     self.say(reply, Ok(grant));

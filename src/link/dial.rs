@@ -127,6 +127,12 @@ impl Streams {
         Ok((writer(send), reader(receive)))
     }
 
+    /// Counts what has been received from the gateway: something that only it can have sent, at least its sign of life.
+    pub fn received(&self) -> u64 {
+        let frames = self.0.stats().frame_rx;
+        frames.acks.wrapping_add(frames.ping).wrapping_add(frames.stream)
+    }
+
     /// Waits for the end of the link, and tells why.
     pub async fn closed(&self) -> quinn::ConnectionError {
         self.0.closed().await

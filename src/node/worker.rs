@@ -29,6 +29,7 @@ pub(super) async fn start(
         name: node.name.clone(),
         database: node.directory.join("berth.db"),
         resources: config.resources.clone(),
+        gateway: lab.gateway.as_ref().map(|gateway| gateway.name.clone()),
         rules: lab.rules.clone(),
         tickets: TicketKey::new(&node.identity.derive("waiting ticket")),
         clock: around.clock.clone(),

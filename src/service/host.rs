@@ -190,8 +190,8 @@ impl Coordinator for HostService {
     }
 
     async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal> {
-        let (request, caller) = (id.clone(), caller.clone());
-        self.read(|reply| DeskMessage::Cancel { request, caller, reply }).await?
+        let (request, authority) = (id.clone(), Authority::Client(caller.clone()));
+        self.read(|reply| DeskMessage::Cancel { request, authority, reply }).await?
     }
 
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {

@@ -49,6 +49,7 @@ pub(super) fn write(
         Change::Drained { drained, .. } => resource::drain(connection, resource, *drained),
         Change::Calendar(change) => calendar::write(connection, change, resource, now),
         Change::NodeHoldsPaused(why) => node::pause_holds(connection, why.as_deref()),
+        Change::NodeDrained(drained) => node::drain(connection, *drained),
         // An attended waiter is its request's row, and what else is left of these is their event.
         Change::Joined { .. }
         | Change::Moved { .. }

@@ -50,11 +50,13 @@ pub(super) fn everything(connection: &Connection, path: &Path, incarnation: u64)
     })?;
     let failed = |source| OpenError::Sqlite { path: path.into(), source };
     let holds_paused = node::holds_paused(connection).map_err(failed)?;
+    let drained = node::drained(connection).map_err(failed)?;
     let violations = invariant::violations(connection).map_err(|error| match error {
         ReadError::Sqlite(source) => failed(source),
         other => OpenError::Row { path: path.into(), table: "resource", why: other.to_string() },
     })?;
-    Ok(Loaded { incarnation, resources: resources.into_values().collect(), requests, holds_paused, violations })
+    let resources = resources.into_values().collect();
+    Ok(Loaded { incarnation, resources, requests, holds_paused, drained, violations })
 }
 
 /// Foreign keys see to it that whatever is of a resource finds it.

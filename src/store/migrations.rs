@@ -2,11 +2,12 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("migrations/0001_leases.sql"),
     include_str!("migrations/0002_chosen_lease_ids.sql"),
     include_str!("migrations/0003_waiting_rooms_and_events.sql"),
     include_str!("migrations/0004_bookings_and_holds.sql"),
+    include_str!("migrations/0005_worker_drain.sql"),
 ];
 
 /// The schema version that this Berth writes; SQLite's `user_version`.

@@ -24,6 +24,8 @@ pub struct Loaded {
     pub requests: Vec<StoredRequest>,
     /// Why no new holds are made on the whole node, a reason on each line; none when they are made.
     pub holds_paused: Option<String>,
+    /// True when an operator has taken the whole worker out.
+    pub drained: bool,
     /// What must not be and is there nevertheless.
     pub violations: Vec<Violation>,
 }

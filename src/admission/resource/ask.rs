@@ -161,8 +161,8 @@ pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
         return true;
     }
     let stands_in_the_way = |other: &Waiter| {
-        if !booked::admits(draft, &other.proposal) {
-            // It waits for the end of a window, and whatever is granted now ends before that.
+        if draft.is_away(other) || !booked::admits(draft, &other.proposal) {
+            // It waits for its gateway, or for the end of a window, and whatever is granted now ends before that.
             return false;
         }
         let own = !other.is_attended() && other.proposal.holder == *holder;

@@ -95,7 +95,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
         push(draft, &booking, BookingMove::Fulfilled, Some(&held.lease));
         return None;
     }
-    if !draft.held.is_empty() || draft.drained {
+    if !draft.held.is_empty() || draft.is_drained() {
         return None;
     }
     if policy.auto_acquire {

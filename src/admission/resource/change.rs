@@ -139,6 +139,8 @@ pub enum Change {
     Calendar(CalendarChange),
     /// No new holds are made on the whole node, and why; or they are made again.
     NodeHoldsPaused(Option<String>),
+    /// An operator has taken the whole worker out, or has brought it back.
+    NodeDrained(bool),
     /// The database refused something that the rules had let through.
     Violated {
         /// What it said.
@@ -255,6 +257,8 @@ pub enum Rejection {
     Cancelled,
     /// Nobody asked about it any more.
     Abandoned,
+    /// The gateway has taken its dispatch back: the request goes on there, and nothing is left of it here.
+    TakenBack,
     /// The node was restarted while it waited.
     DaemonRestarted,
     /// The node could not carry it out.
@@ -272,6 +276,7 @@ impl Rejection {
             Rejection::LeaseIdTaken => "lease-id-taken",
             Rejection::Cancelled => "cancelled",
             Rejection::Abandoned => "abandoned",
+            Rejection::TakenBack => "taken-back",
             Rejection::DaemonRestarted => "daemon-restarted",
             Rejection::WorkerFailed => "worker-failed",
         }
@@ -328,6 +333,7 @@ pub fn apply(state: &mut ResourceState, change: Change) {
         | Change::Rejected { .. }
         | Change::Declined { .. }
         | Change::NodeHoldsPaused(_)
+        | Change::NodeDrained(_)
         | Change::Violated { .. } => {}
     }
 }

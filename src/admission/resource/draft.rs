@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked};
+use super::{
+    Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked, uplink,
+};
 use crate::admission::calendar::{self, Calendar, Doors};
 use crate::clock::RunTime;
 use crate::model::{Code, DeviceState, Fence, LeaseRecord, Mode, Proposal, RequestId, Requester};
@@ -66,7 +68,8 @@ impl<'a> Draft<'a> {
             self.freed = true;
         }
         let state = self.state;
-        for waiter in state.queue.stale(now.run, self.around.rules.waiter_ttl) {
+        let fleet_asks_since = self.around.node.fleet_asks_since();
+        for waiter in state.queue.stale(now.run, self.around.rules.waiter_ttl, fleet_asks_since) {
             self.leave(waiter.clone(), Departure::Pruned);
         }
     }
@@ -74,7 +77,9 @@ impl<'a> Draft<'a> {
     /// Ends the leases and holds whose time has passed.
     pub(super) fn expire(&mut self) {
         let now = self.around.now;
-        let expired: Vec<_> = self.held.iter().filter(|held| held.deadline <= now.run).cloned().collect();
+        let (spec, node) = (self.around.spec, self.around.node);
+        let is_over = |held: &&Held| uplink::end_of(held, spec, &self.calendar, node, now) <= now.run;
+        let expired: Vec<_> = self.held.iter().filter(is_over).cloned().collect();
         for held in expired {
             self.end(held.lease, EndReason::Expired);
         }
@@ -127,6 +132,7 @@ impl<'a> Draft<'a> {
             | Change::Rejected { .. }
             | Change::Declined { .. }
             | Change::NodeHoldsPaused(_)
+            | Change::NodeDrained(_)
             | Change::Violated { .. } => {}
         }
         self.changes.push(change);
@@ -181,10 +187,11 @@ impl<'a> Draft<'a> {
 
     /// Since when it is free to be claimed.
     pub(super) fn free_since(&self) -> Option<Timestamp> {
-        let is_free = self.held.is_empty() && !self.drained;
+        let is_free = self.held.is_empty() && !self.is_drained();
         // What a start says counts only where it was free then; otherwise it has just become so.
         let was_free = self.state.held.is_empty() && !self.state.drained;
-        is_free.then(|| self.state.free_since.filter(|_| was_free).unwrap_or(self.around.now.wall))
+        let since = self.around.node.free_since(self.state.free_since);
+        is_free.then(|| since.filter(|_| was_free).unwrap_or(self.around.now.wall))
     }
 
     pub(super) fn declined(&mut self, proposal: &Proposal, code: Code) {
@@ -195,15 +202,30 @@ impl<'a> Draft<'a> {
         if drained == self.drained {
             return;
         }
-        let undrained = if self.held.is_empty() { DeviceState::Available } else { DeviceState::Leased };
+        let undrained = match (self.around.node.drained, self.held.is_empty()) {
+            // The whole worker is out, whatever becomes of the resource.
+            (true, _) => DeviceState::Drained,
+            (false, true) => DeviceState::Available,
+            (false, false) => DeviceState::Leased,
+        };
         let (from, to) = if drained { (undrained, DeviceState::Drained) } else { (DeviceState::Drained, undrained) };
         self.push(Change::Drained { drained, from, to, at: self.around.now.wall });
         self.freed |= !drained;
     }
 
+    /// True when an operator has taken the resource out, or the whole worker.
+    pub(super) fn is_drained(&self) -> bool {
+        self.drained || self.around.node.drained
+    }
+
+    /// True for one that waits for its gateway to come back, and is passed over meanwhile.
+    pub(super) fn is_away(&self, waiter: &Waiter) -> bool {
+        self.around.node.is_away(&waiter.proposal.holder)
+    }
+
     /// True when a lease of `mode` could be granted to `holder`.
     pub(super) fn fits(&self, mode: Mode, holder: &Requester) -> bool {
-        super::fits(&self.held, &self.reserved, self.drained, self.around.spec, mode, Some(holder))
+        super::fits(&self.held, &self.reserved, self.is_drained(), self.around.spec, mode, Some(holder))
     }
 
     /// True when the resource is kept for `holder`.
@@ -257,7 +279,7 @@ impl<'a> Draft<'a> {
 
     fn head_fits(&self) -> bool {
         let mut queue = self.queue(None);
-        let head = queue.find(|waiter| booked::admits(self, &waiter.proposal));
+        let head = queue.find(|waiter| !self.is_away(waiter) && booked::admits(self, &waiter.proposal));
         head.is_none_or(|head| self.fits(head.proposal.mode, &head.proposal.holder))
     }
 

@@ -12,6 +12,7 @@ mod draft;
 mod lease;
 mod refuse;
 mod serve;
+mod uplink;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use jiff::Timestamp;
 pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
 use self::draft::Draft;
 pub use self::refuse::{not_yours, unknown_lease, withdrawn};
+pub use self::uplink::{GETTING_THROUGH, Gateway, Link, NodeNow};
 use super::calendar::{Calendar, CalendarCommand, CalendarReply, Doors, Room};
 use super::{CalendarRules, Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};
@@ -34,7 +36,7 @@ use crate::model::{
 pub struct Held {
     /// The lease.
     pub lease: LeaseRecord,
-    /// When it ends, on run time.
+    /// When it ends, on run time; where it came through a gateway, the uplink grace may come on top.
     pub deadline: RunTime,
     /// The latest that any renewal may reach (`lease.max_total`).
     pub last_end: Option<RunTime>,
@@ -71,13 +73,14 @@ pub struct ResourceState {
     pub reserved: Vec<Reservation>,
     /// Who waits for it by its name.
     pub queue: WaitingRoom,
-    /// True when an operator has taken it out.
+    /// True when an operator has taken it out; the whole worker may be out besides.
     pub drained: bool,
     /// The fence of the latest grant.
     pub fence: Fence,
     /// Since when nobody holds it; none before its first lease. The longest idle is granted first.
     pub idle_since: Option<Timestamp>,
-    /// Since when it is free to be claimed, as far as this run knows; none while it is held or drained.
+    /// Since when it is free to be claimed, as far as this run and the resource itself know; none while it is held or
+    /// drained.
     pub free_since: Option<Timestamp>,
     /// Who has which window of it.
     pub calendar: Calendar,
@@ -85,8 +88,8 @@ pub struct ResourceState {
 
 impl ResourceState {
     /// What the resource is doing.
-    pub fn device(&self) -> DeviceState {
-        match (self.drained, self.held.is_empty()) {
+    pub fn device(&self, node: &NodeNow) -> DeviceState {
+        match (self.drained || node.drained, self.held.is_empty()) {
             (true, _) => DeviceState::Drained,
             (false, true) => DeviceState::Available,
             (false, false) => DeviceState::Leased,
@@ -94,16 +97,17 @@ impl ResourceState {
     }
 
     /// The earliest instant at which time alone changes something.
-    pub fn wake_at(&self, rules: &WaitingRules) -> Option<RunTime> {
-        let deadlines = self.held.iter().map(|held| held.deadline);
+    pub fn wake_at(&self, spec: &ResourceSpec, rules: &WaitingRules, node: &NodeNow, now: Now) -> Option<RunTime> {
+        let ends = self.held.iter().map(|held| uplink::end_of(held, spec, &self.calendar, node, now));
         let lapses = self.reserved.iter().map(|reservation| reservation.until);
         let holds = self.calendar.next_deadline();
-        deadlines.chain(lapses).chain(holds).chain(self.queue.next_stale(rules.waiter_ttl)).min()
+        let stale = self.queue.next_stale(rules.waiter_ttl, node.fleet_asks_since());
+        ends.chain(lapses).chain(holds).chain(stale).min()
     }
 
     /// The earliest instant of wall time at which a window of the calendar changes who may have it.
-    pub fn next_edge(&self, spec: &ResourceSpec, now: Timestamp) -> Option<Timestamp> {
-        let free_since = self.free_since.filter(|_| self.device() == DeviceState::Available);
+    pub fn next_edge(&self, spec: &ResourceSpec, node: &NodeNow, now: Timestamp) -> Option<Timestamp> {
+        let free_since = node.free_since(self.free_since).filter(|_| self.device(node) == DeviceState::Available);
         self.calendar.next_edge(spec.bookings, free_since, now)
     }
 
@@ -113,18 +117,24 @@ impl ResourceState {
     }
 
     /// True when a lease of `mode` could be granted to `holder` beside what is held and reserved for others.
-    pub fn fits(&self, spec: &ResourceSpec, mode: Mode, holder: Option<&Requester>) -> bool {
-        fits(&self.held, &self.reserved, self.drained, spec, mode, holder)
+    pub fn fits(&self, spec: &ResourceSpec, node: &NodeNow, mode: Mode, holder: Option<&Requester>) -> bool {
+        fits(&self.held, &self.reserved, self.drained || node.drained, spec, mode, holder)
     }
 
     /// Why somebody is not served, and until when at the latest, where that is known.
-    pub fn waiting_for(&self, spec: &ResourceSpec, proposal: &Proposal, now: Now) -> (WaitingFor, Option<RunTime>) {
+    pub fn waiting_for(
+        &self,
+        spec: &ResourceSpec,
+        node: &NodeNow,
+        proposal: &Proposal,
+        now: Now,
+    ) -> (WaitingFor, Option<RunTime>) {
         let mode = proposal.mode;
-        if self.drained {
+        if self.drained || node.drained {
             return (WaitingFor::Drained, None);
         }
         let doors = self.doors(spec, now.wall);
-        if self.fits(spec, mode, Some(&proposal.holder)) && !doors.admit(&self.calendar, proposal, now.wall) {
+        if self.fits(spec, node, mode, Some(&proposal.holder)) && !doors.admit(&self.calendar, proposal, now.wall) {
             let room = doors.room_for(&self.calendar, &proposal.holder, proposal.by_admin);
             let until = match room {
                 Room::Free => None,
@@ -139,7 +149,9 @@ impl ResourceState {
         let beside_shared = mode == Mode::Shared && self.held.iter().all(|held| held.lease.mode == Mode::Shared);
         let lapses = self.reserved.iter().map(|reservation| reservation.until);
         let ends = self.held.iter().map(|held| held.deadline).chain(lapses);
-        (WaitingFor::Leased, if beside_shared { ends.min() } else { ends.max() })
+        let end = if beside_shared { ends.min() } else { ends.max() };
+        // One that is over its deadline ends when its gateway has been heard, which nobody knows beforehand.
+        (WaitingFor::Leased, end.filter(|end| *end > now.run))
     }
 }
 
@@ -215,6 +227,8 @@ pub struct Around<'a> {
     pub unsettled: &'a BTreeSet<BookingId>,
     /// Who else could have it.
     pub rivals: Rivals,
+    /// What is true of the whole worker.
+    pub node: &'a NodeNow,
     /// When.
     pub now: Now,
 }

@@ -87,7 +87,7 @@ pub(super) fn resource_booked(draft: &Draft<'_>, room: Room) -> Refusal {
 
 /// What is in the way, and until when at the latest: for one that would share, until the first seat is left.
 fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<RunTime>) {
-    if draft.drained {
+    if draft.is_drained() {
         return ("drained by an operator", None);
     }
     if draft.fits(proposal.mode, &proposal.holder) {
@@ -100,7 +100,9 @@ fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<Run
     let ends = taken.iter().map(|(_, end)| *end);
     let leased = !fits(&draft.held, &[], false, draft.around.spec, proposal.mode, None);
     let why = if leased { "leased" } else { "reserved for who is next" };
-    (why, if beside { ends.min() } else { ends.max() })
+    let end = if beside { ends.min() } else { ends.max() };
+    // One that is over its deadline ends when its gateway has been heard, which nobody knows beforehand.
+    (why, end.filter(|end| *end > draft.around.now.run))
 }
 
 /// How a request that waited ended without a lease.
@@ -120,6 +122,7 @@ pub fn withdrawn(proposal: &Proposal, why: Rejection, rules: &WaitingRules) -> R
             let message = "the node was restarted while it waited; ask again, with its ticket for the same place";
             Refusal::new(Code::NodeRestarted, message)
         }
+        Rejection::TakenBack => Refusal::new(Code::Stopping, "the gateway has taken it back; it goes on waiting there"),
         Rejection::Cancelled => Refusal::new(Code::ResourceUnavailable, "it was cancelled; use a new key to ask again"),
         Rejection::NoWait
         | Rejection::NoMatch

@@ -18,7 +18,8 @@ pub(super) struct Served {
 
 /// Serves those who wait, in their order, as far as there is room. An attended waiter is granted, an unattended one is
 /// admitted: named, and taken out; one for each freeing. The first that does not fit ends it, so nobody slips past
-/// an exclusive waiter, and so does anyone of the pool who ranks before.
+/// an exclusive waiter, and so does anyone of the pool who ranks before. Whoever waits for its gateway, or for the end of a
+/// window, is passed over.
 pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Served {
     let mut may_admit = draft.take_freed();
     let mut served = Served::default();
@@ -26,10 +27,15 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
     // Somebody who wants it alone could have had it, but has to ask, and stops those who would only share it.
     let mut passed_alone = false;
     // Without a freeing only attended ones are served, and mostly there are none.
-    while !draft.drained && (may_admit || draft.state.queue.has_attended()) {
+    while !draft.is_drained() && (may_admit || draft.state.queue.has_attended()) {
         // Those who are only passed are not copied: there may be very many.
-        let mut passed = false;
+        let (mut passed, mut left) = (false, false);
         let mut candidates = draft.queue(looked_at).skip_while(|waiter| {
+            if draft.is_away(waiter) {
+                // When its gateway is back it is to be admitted after all.
+                left |= !waiter.is_attended() && draft.fits(waiter.proposal.mode, &waiter.proposal.holder);
+                return true;
+            }
             if !booked::admits(draft, &waiter.proposal) {
                 return true;
             }
@@ -43,6 +49,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         let next = candidates.next().cloned();
         drop(candidates);
         passed_alone |= passed;
+        served.admission_left |= left && may_admit;
         let Some(waiter) = next else { break };
         looked_at = Some(waiter.rank);
         if !draft.fits(waiter.proposal.mode, &waiter.proposal.holder) {
@@ -51,11 +58,11 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         match turn(draft, &waiter) {
             Turn::Mine => {}
             Turn::AfterOthers => {
-                served.admission_left = may_admit;
+                served.admission_left |= may_admit;
                 break;
             }
             Turn::AfterTheGrace => {
-                served.admission_left = may_admit;
+                served.admission_left |= may_admit;
                 passed_alone |= waiter.proposal.mode == Mode::Exclusive;
                 continue;
             }

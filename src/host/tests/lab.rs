@@ -158,8 +158,8 @@ impl Lab {
     }
 
     pub(super) fn begin_cancel(&self, request: &RequestId) -> Receiver<Result<(), Refusal>> {
-        let (request, caller) = (request.clone(), Caller::admin());
-        self.send(|reply| DeskMessage::Cancel { request, caller, reply })
+        let (request, authority) = (request.clone(), Authority::Client(Caller::admin()));
+        self.send(|reply| DeskMessage::Cancel { request, authority, reply })
     }
 
     pub(super) async fn cancel(&self, request: &RequestId) -> Result<(), Code> {
@@ -295,6 +295,7 @@ async fn begin(resources: &[ResourceSpec], rules: &Rules, directory: &tempfile::
         name: "rack-1".parse().unwrap(),
         database: directory.path().join("berth.db"),
         resources: resources.to_vec(),
+        gateway: Some("gateway".parse().unwrap()),
         rules: rules.clone(),
         tickets: TicketKey::new(&[7; 32]),
         clock: clock.clone(),

@@ -15,7 +15,7 @@ use crate::sample::text;
 #[test]
 fn seed_000_a_booking_does_not_acquire_at_its_start_and_nothing_sets_fulfilled() {
     let mut device = booked(ADVISORY);
-    assert_eq!(device.state.next_edge(&device.spec, min(0).wall), None);
+    assert_eq!(device.state.next_edge(&device.spec, &device.node, min(0).wall), None);
     for minute in [60, 61, 119, 120, 121] {
         assert_eq!(device.take(Command::Edge, min(minute)).changes, []);
     }
@@ -145,7 +145,7 @@ fn enforced_a_request_that_does_not_fit_waits_and_blocks_nobody_behind_it() {
     let mut device = booked(ENFORCED);
     assert_eq!(device.take(wait(1, "kim", minutes(90), min(30)), min(30)).reply, Reply::Waiting);
     let proposal = device.state.queue.iter().next().unwrap().proposal.clone();
-    let until = device.state.waiting_for(&device.spec, &proposal, min(30));
+    let until = device.state.waiting_for(&device.spec, &device.node, &proposal, min(30));
     assert_eq!(until, (WaitingFor::Booked, Some(min(120).run)));
     granted(device.take(ask(2, "omar", minutes(20), min(30)), min(30)));
     assert_eq!(device.waiters(), ["kim"]);
@@ -191,7 +191,7 @@ fn enforced_an_active_hold_stops_walk_ups_like_a_booking_of_its_holder() {
     assert_eq!(ms, 5 * 60_000);
     stopped(device.take(ask(2, "kim", minutes(1), min(6)), min(6)));
     assert_eq!(device.take(wait(3, "kim", minutes(1), min(6)), min(6)).reply, Reply::Waiting);
-    assert_eq!(device.state.wake_at(&device.rules), Some(min(10).run));
+    assert_eq!(device.state.wake_at(&device.spec, &device.rules, &device.node, min(0)), Some(min(10).run));
     device.take(Command::Wake, min(10));
     assert_eq!(device.holders(), ["kim"], "an expired hold stops nobody");
 }
@@ -227,7 +227,7 @@ fn auto_acquire_grants_until_the_end_whatever_the_longest_lease_is() {
     for policy in [ACQUIRED, LOOSELY_ACQUIRED] {
         let mut device = booked(policy);
         device.max_total = Some(minutes(30));
-        assert_eq!(device.state.next_edge(&device.spec, min(0).wall), Some(min(60).wall));
+        assert_eq!(device.state.next_edge(&device.spec, &device.node, min(0).wall), Some(min(60).wall));
         assert_eq!(device.take(Command::Edge, crate::sample::at(3_599_999)).changes, []);
         let decision = device.take(Command::Edge, min(60));
         assert_eq!(events(&device, &decision.changes, min(60)), ["lease.granted", "booking.fulfilled"]);
@@ -278,7 +278,7 @@ fn a_booker_who_found_no_room_leaves_at_the_end_missed() {
     book(&mut device, 1, "ruth", 60, 120, min(1));
     device.wait(waiter(2, "omar", min(2)), min(2));
     device.take(Command::Edge, min(60));
-    assert_eq!(device.state.next_edge(&device.spec, min(60).wall), Some(min(120).wall));
+    assert_eq!(device.state.next_edge(&device.spec, &device.node, min(60).wall), Some(min(120).wall));
     let at_the_end = device.take(Command::Edge, min(120));
     assert!(at_the_end.changes.iter().any(|it| is(it, BookingMove::Missed(Miss::Overrun))), "{at_the_end:?}");
     assert_eq!(status(&device, 1), BookingStatus::Missed);
@@ -328,7 +328,7 @@ fn a_no_show_is_missed_exactly_when_unclaimed_that_long_and_those_who_wait_are_s
     device.rules.waiter_ttl = minutes(200);
     device.take(wait(1, "kim", minutes(90), min(30)), min(30));
     device.take(Command::Edge, min(60));
-    assert_eq!(device.state.next_edge(&device.spec, min(60).wall), Some(min(75).wall));
+    assert_eq!(device.state.next_edge(&device.spec, &device.node, min(60).wall), Some(min(75).wall));
     assert_eq!(device.take(Command::Edge, crate::sample::at(75 * 60_000 - 1)).changes, []);
     let decision = device.take(Command::Edge, min(75));
     assert!(decision.changes.iter().any(|it| is(it, BookingMove::Missed(Miss::NoShow))), "{decision:?}");

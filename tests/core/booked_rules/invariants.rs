@@ -233,7 +233,7 @@ fn who_fits_is_granted_and_who_does_not_hears_what_would(it: &Happened) {
         _ => return,
     };
     let (met, proposal) = (it.met(), &waiter.proposal);
-    if !met.queue.is_empty() || !met.fits(it.around.spec, proposal.mode, Some(&proposal.holder)) {
+    if !met.queue.is_empty() || !met.fits(it.around.spec, it.around.node, proposal.mode, Some(&proposal.holder)) {
         return;
     }
     let left = it.left(met, &proposal.holder, proposal.by_admin);
@@ -288,7 +288,9 @@ fn nobody_who_fits_waits(it: &Happened) {
         let left = it.left(it.after(), &waiter.proposal.holder, waiter.proposal.by_admin);
         !admits(left, &waiter.proposal)
     };
-    let fits = |waiter: &&Waiter| it.after().fits(it.around.spec, waiter.proposal.mode, Some(&waiter.proposal.holder));
+    let fits = |waiter: &&Waiter| {
+        it.after().fits(it.around.spec, it.around.node, waiter.proposal.mode, Some(&waiter.proposal.holder))
+    };
     let heard = it.after().queue.iter().filter(|waiter| !stopped(waiter));
     let left = heard.take_while(fits).find(|waiter| waiter.is_attended());
     assert_eq!(left, None, "it fits {:?}", it.after().held);
@@ -397,8 +399,8 @@ fn the_answer_is_what_is_there(it: &Happened) {
 /// Nothing changes by itself before the deadline and the edge that the resource names.
 fn time_alone_does_nothing_before_it_said(it: &Happened) {
     let (state, now) = (it.after(), it.now());
-    let wake = state.wake_at(it.around.rules).map(|at| at.left(now.run));
-    let edge = state.next_edge(it.around.spec, now.wall).map(|at| remaining(now.wall, at));
+    let wake = state.wake_at(it.around.spec, it.around.rules, it.around.node, now).map(|at| at.left(now.run));
+    let edge = state.next_edge(it.around.spec, it.around.node, now.wall).map(|at| remaining(now.wall, at));
     let Some(next) = wake.into_iter().chain(edge).min().or(Some(Duration::from_secs(3_600))) else { return };
     let Some(just_before) = next.checked_sub(Duration::from_micros(1)) else { return };
     let wall = now.wall.checked_add(just_before).unwrap();

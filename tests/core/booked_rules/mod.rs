@@ -64,7 +64,7 @@ proptest! {
         device.state.free_since = free_since;
         let mut copy: ResourceState = device.state.clone();
         for (number, step) in steps.iter().enumerate() {
-            let edge = device.state.next_edge(&device.spec, now.wall).filter(|_| step.to_edge);
+            let edge = device.state.next_edge(&device.spec, &device.node, now.wall).filter(|_| step.to_edge);
             let after = edge.map_or(step.after, |at| Duration::try_from(at.duration_since(now.wall)).unwrap());
             let set = jiff::SignedDuration::from_secs(step.wall_set_s);
             let wall = now.wall.checked_add(after).unwrap().checked_add(set).unwrap();

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use berth::admission::resource::{
-    Around, Change, Command, Decision, Departure, Fresh, Held, Otherwise, Reply, Reservation, ResourceState, Rivals,
-    apply, decide,
+    Around, Change, Command, Decision, Departure, Fresh, Held, NodeNow, Otherwise, Reply, Reservation, ResourceState,
+    Rivals, apply, decide,
 };
 use berth::admission::{Attendance, CalendarRules, Joined, Rank, Speaker, Waiter, WaitingRules};
 use berth::clock::Now;
@@ -37,6 +37,7 @@ pub struct Device {
     pub unsettled: BTreeSet<BookingId>,
     pub max_total: Option<Duration>,
     pub rivals: Rivals,
+    pub node: NodeNow,
     pub state: ResourceState,
     /// What was committed, in order.
     disk: Disk,
@@ -58,6 +59,7 @@ impl Device {
             fresh: Fresh { request: RequestId::generate(), lease: LeaseId::generate() },
             max_total: None,
             rivals: Rivals::default(),
+            node: NodeNow::default(),
             state: ResourceState::default(),
             disk: Disk::default(),
         }
@@ -67,7 +69,8 @@ impl Device {
         let (spec, rules, max_total, rivals) = (&self.spec, &self.rules, self.max_total, self.rivals);
         let calendar = &self.calendar;
         let (fresh, unsettled) = (Some(&self.fresh), &self.unsettled);
-        Around { spec, rules, max_total, calendar, holds_paused: false, fresh, unsettled, rivals, now }
+        let node = &self.node;
+        Around { spec, rules, max_total, calendar, holds_paused: false, fresh, unsettled, rivals, node, now }
     }
 
     pub fn decide(&self, command: Command, now: Now) -> Decision {

@@ -119,7 +119,7 @@ fn nobody_is_overtaken(it: &Happened) {
             holder: taken.proposal.holder.to_string(),
         };
         let holder = taken.holder.parse().unwrap();
-        assert!(state.fits(spec, taken.mode, Some(&holder)), "I7: {change:?} in {state:?}");
+        assert!(state.fits(spec, it.around.node, taken.mode, Some(&holder)), "I7: {change:?} in {state:?}");
         if !taken.kept {
             state.queue.iter().for_each(|other| assert_not_ahead(it, state, other, &taken));
             assert_no_rival_ahead(it, state, &taken);
@@ -149,7 +149,7 @@ fn assert_not_ahead(it: &Happened, state: &ResourceState, other: &Waiter, taken:
     }
     let same = other.proposal.holder.to_string() == taken.holder && !other.is_attended();
     let may_not_yet = it.around.rivals.returning.is_some() && other.returns.is_none() && taken.returned;
-    if state.fits(it.around.spec, other.proposal.mode, Some(&other.proposal.holder)) {
+    if state.fits(it.around.spec, it.around.node, other.proposal.mode, Some(&other.proposal.holder)) {
         assert!(!other.is_attended() || may_not_yet, "I7: {} before {other:?}", taken.request);
     } else {
         let slips_in = other.proposal.mode == Mode::Exclusive && !same;
@@ -160,7 +160,7 @@ fn assert_not_ahead(it: &Happened, state: &ResourceState, other: &Waiter, taken:
 fn assert_no_rival_ahead(it: &Happened, state: &ResourceState, taken: &Taken) {
     let rivals = &it.around.rivals;
     let ahead = |rank: Option<Rank>| rank.is_some_and(|rank| rank < taken.rank);
-    let fits = |mode| state.fits(it.around.spec, mode, None);
+    let fits = |mode| state.fits(it.around.spec, it.around.node, mode, None);
     assert!(!(ahead(rivals.exclusive) && fits(Mode::Exclusive)), "I7: {} before an exclusive rival", taken.request);
     assert!(!(ahead(rivals.shared) && fits(Mode::Shared)), "I7: {} before a shared rival", taken.request);
     assert!(!(ahead(rivals.pinned) && taken.mode == Mode::Shared), "I7: {} slips past a pinned one", taken.request);
@@ -172,14 +172,18 @@ fn nobody_who_fits_is_left(it: &Happened) {
     if it.around.rivals != Default::default() {
         return;
     }
-    let fits = |waiter: &&Waiter| it.after.fits(it.around.spec, waiter.proposal.mode, Some(&waiter.proposal.holder));
+    let fits = |waiter: &&Waiter| {
+        it.after.fits(it.around.spec, it.around.node, waiter.proposal.mode, Some(&waiter.proposal.holder))
+    };
     let left = it.after.queue.iter().take_while(fits).find(|waiter| waiter.is_attended());
     assert_eq!(left, None, "I8: it fits {:?}", it.after.held);
 }
 
 /// One admission for each freeing: an end, a lapse, a return to service, or one fewer in the way.
 fn one_admission_for_each_freeing(it: &Happened) {
-    let in_the_way = |state: &ResourceState, waiter: &Waiter| !state.fits(it.around.spec, waiter.proposal.mode, None);
+    let in_the_way = |state: &ResourceState, waiter: &Waiter| {
+        !state.fits(it.around.spec, it.around.node, waiter.proposal.mode, None)
+    };
     let mut freeings = usize::from(matches!(it.command, Command::Serve { freed: Some(_) }));
     it.replay(|state, change| {
         freeings += usize::from(match change {
@@ -366,7 +370,7 @@ fn time_alone_does_nothing_before_it_said(it: &Happened) {
         decide(&it.after, &Around { now, ..*it.around }, Command::Wake).changes
     };
     assert_eq!(waked(it.around.now.run), [], "all has been done");
-    if let Some(at) = it.after.wake_at(it.around.rules) {
+    if let Some(at) = it.after.wake_at(it.around.spec, it.around.rules, it.around.node, it.around.now) {
         assert!(at > it.around.now.run, "what was due is done");
         assert_eq!(waked(RunTime(at.0 - Duration::from_nanos(1))), [], "nothing is due yet");
         assert_ne!(waked(at), [], "something is due");

@@ -115,6 +115,7 @@ impl Memory {
             fresh: None,
             unsettled: &std::collections::BTreeSet::new(),
             rivals: Rivals::default(),
+            node: &Default::default(),
             now,
         };
         let Decision { changes, .. } = decide(state, &around, command(number, what, resource, state, now));
