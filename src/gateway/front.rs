@@ -77,6 +77,8 @@ pub struct FrontState {
     pub(super) calls: HashMap<CallId, CallKind>,
     next_call: CallId,
     ticking: bool,
+    /// When those are looked at next that are away.
+    pub(super) absent_at: RunTime,
     pub(super) stopping: bool,
 }
 
@@ -94,6 +96,10 @@ pub(super) struct Worker {
     pub(super) calls_out: usize,
     /// What it has been told over this link of new holds.
     pub(super) told: Told,
+    /// Since when it has had no link; none while it has one.
+    pub(super) away_since: Option<RunTime>,
+    /// True when it has been away for so long that what it had reported is forgotten.
+    pub(super) forgotten: bool,
     /// When its picture was last asked for anew.
     pub(super) resyncs: Resyncs,
 }
@@ -130,10 +136,11 @@ pub(super) enum CallKind {
         request: RequestId,
         attempt: u32,
     },
-    /// With the fence that the caller named.
+    /// With the fence that the caller named, and how long the lease may last by it.
     Renew {
         id: LeaseId,
         fence: Option<Fence>,
+        width: Duration,
         reply: RpcReplyPort<Result<FleetLease, Refusal>>,
     },
     /// The lease as it was when its worker was asked: the report of its end may be quicker than the answer.
@@ -193,6 +200,8 @@ impl Actor for Front {
                 last_seen: None,
                 calls_out: 0,
                 told: Told::default(),
+                away_since: None,
+                forgotten: false,
                 resyncs: Resyncs::default(),
             };
             workers.insert(worker.clone(), worker_state);
@@ -213,6 +222,7 @@ impl Actor for Front {
             calls: HashMap::new(),
             next_call: 1,
             ticking: false,
+            absent_at: RunTime::default(),
             stopping: false,
             myself,
             around,
@@ -311,6 +321,7 @@ impl FrontState {
         self.end_timed_out(now);
         self.end_timed_out_there(now);
         self.end_unclaimed(now);
+        self.let_go_of_absent(now);
         let back = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
         for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.settle_doubts(&worker);
@@ -352,7 +363,7 @@ impl FrontState {
 
     /// Roster workers that have not reported since this gateway started.
     pub(super) fn unheard(&self) -> Vec<NodeName> {
-        let unheard = self.workers.iter().filter(|(_, worker)| worker.view.is_none());
+        let unheard = self.workers.iter().filter(|(_, worker)| worker.view.is_none() && !worker.forgotten);
         unheard.map(|(name, _)| name.clone()).collect()
     }
 

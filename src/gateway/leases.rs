@@ -20,9 +20,10 @@ impl FrontState {
         match self.routed(&id, caller, "renew") {
             Ok(FleetLease { worker, lease, .. }) => {
                 let RenewAsk { ttl, fence, allow_shorter } = ask;
+                let width = ttl.map_or(lease.asked_ttl.unwrap_or(lease.ttl), crate::model::Ttl::duration);
                 let (ttl_ms, admin) = (ttl.map(u64::from), caller.role == Role::Admin);
                 let call = Call::Renew { lease: lease.id, fence, ttl_ms, allow_shorter, admin };
-                self.ask(&worker, CallKind::Renew { id, fence, reply }, call, CALL_BOUND);
+                self.ask(&worker, CallKind::Renew { id, fence, width, reply }, call, CALL_BOUND);
             }
             Err(refusal) => drop(reply.send(Err(refusal))),
         }
@@ -103,7 +104,10 @@ impl FrontState {
             }
             Some(CallKind::Settle { request, attempt }) => self.settle_answered(worker, &request, attempt, outcome),
             Some(CallKind::Orphan { lease, fence }) => self.orphan_answered(worker, &lease, fence, &outcome),
-            Some(CallKind::Renew { id, fence, reply }) => {
+            Some(CallKind::Renew { id, fence, width, reply }) => {
+                if matches!(outcome, Outcome::Lost) {
+                    self.table.may_last(&id, self.around.clock.now().run + width);
+                }
                 self.drop_if_gone(worker, &id, fence, &outcome);
                 let result = self.renewed(worker, &id, outcome);
                 let _ = reply.send(result);

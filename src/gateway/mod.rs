@@ -4,6 +4,7 @@
 //! each worker holds its link. The gateway has no truth on disk but whether an admin has
 //! stopped new holds: its table is a function of what the workers report.
 
+mod absent;
 mod admit;
 pub mod calendar;
 mod dispatch;

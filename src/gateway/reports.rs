@@ -22,6 +22,7 @@ impl FrontState {
         self.emit(event.with("version", hello.version.as_str()).with("incarnation", hello.incarnation));
         let Some(worker) = self.heard(name) else { return };
         worker.link = Some(link);
+        worker.away_since = None;
         worker.reported = false;
         worker.told = Told::default();
         worker.incompatible = false;
@@ -45,9 +46,11 @@ impl FrontState {
     }
 
     pub(super) fn down(&mut self, name: &NodeName, link: LinkId, why: &str) {
+        let now = self.around.clock.now().run;
         let Some(worker) = self.workers.get_mut(name).filter(|worker| worker.link == Some(link)) else { return };
         worker.link = None;
         worker.reported = false;
+        worker.away_since = Some(now);
         let event = Event::new(EventKind::WorkerDisconnected).with("worker", name.as_str());
         self.emit(event.with("reason", why));
     }
@@ -64,6 +67,7 @@ impl FrontState {
         view.take_snapshot(number, reports, now);
         view.take_waiting(&waiting);
         worker.reported = true;
+        worker.forgotten = false;
         worker.resyncs.snapshot(now);
         let leases: Vec<Held> = view.resources().values().flat_map(|seen| seen.held.iter().cloned()).collect();
         tracing::debug!(worker = %name, number, leases = leases.len(), "took a snapshot in");

@@ -4,8 +4,10 @@
 //! entry is never overwritten by another worker's lease of the same name: the first stays.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use crate::admission::resource::Held;
+use crate::clock::RunTime;
 use crate::model::{LeaseId, LeaseRecord, NodeName, ResourceId};
 
 /// Routes by the gateway's lease ids.
@@ -26,6 +28,10 @@ pub struct Route {
     pub held: Held,
     /// The number of the worker's change that this is from.
     pub number: u64,
+    /// When it ends at the latest, with every renewal that may have reached its worker.
+    pub latest: RunTime,
+    /// False when its worker has been away for so long that it no longer holds its requester and its id.
+    pub counted: bool,
     /// In how many of its worker's snapshots in a row it has been missing.
     misses: u8,
 }
@@ -105,7 +111,12 @@ impl Table {
 
     /// The same under a name that does not depend on what the worker says.
     pub fn enter_as(&mut self, id: LeaseId, worker: &NodeName, held: &Held, number: u64) -> Entered {
-        let route = Route { worker: worker.clone(), held: held.clone(), number, misses: 0 };
+        let latest = held.deadline;
+        let route = Route { worker: worker.clone(), held: held.clone(), number, latest, counted: true, misses: 0 };
+        if self.routes.get(&id).is_some_and(|known| known.worker != *worker && !known.counted) {
+            // Its worker has been away for too long to keep the name.
+            self.remove(&id);
+        }
         match self.routes.get_mut(&id) {
             None => {
                 self.note(&id, &route);
@@ -120,10 +131,11 @@ impl Table {
                 }
                 known.misses = 0;
                 if same_grant {
+                    let back = !std::mem::replace(&mut known.counted, true);
                     if number >= known.number {
                         *known = route;
                     }
-                    return Entered::Known(id);
+                    return if back { Entered::New(id) } else { Entered::Known(id) };
                 }
                 // A later grant of the same id, maybe of another resource.
                 self.remove(&id);
@@ -132,6 +144,37 @@ impl Table {
                 Entered::New(id)
             }
         }
+    }
+
+    /// A renewal may have reached the worker of a lease: it may last until then.
+    pub fn may_last(&mut self, id: &LeaseId, until: RunTime) {
+        if let Some(route) = self.routes.get_mut(id) {
+            route.latest = route.latest.max(until);
+        }
+    }
+
+    /// Lets those leases of `worker` go that are over since `grace` at the latest: they stay routed, but hold neither their
+    /// requester nor their name any more.
+    pub fn uncount(&mut self, worker: &NodeName, now: RunTime, grace: Duration) -> Vec<(LeaseId, LeaseRecord)> {
+        let over = |route: &Route| route.worker == *worker && route.counted && now > route.latest + grace;
+        let mut gone = Vec::new();
+        for (id, route) in self.routes.iter_mut().filter(|(_, route)| over(route)) {
+            route.counted = false;
+            gone.push((id.clone(), route.held.lease.clone()));
+        }
+        gone
+    }
+
+    /// True when a lease of `worker` still holds its requester and its name.
+    pub fn counts(&self, worker: &NodeName) -> bool {
+        self.routes.values().any(|route| route.worker == *worker && route.counted)
+    }
+
+    /// Takes out every entry of `worker`.
+    pub fn forget(&mut self, worker: &NodeName) -> Vec<(LeaseId, LeaseRecord)> {
+        let gone = self.routes.iter().filter(|(_, route)| route.worker == *worker).map(|(id, _)| id.clone());
+        let gone: Vec<LeaseId> = gone.collect();
+        gone.into_iter().filter_map(|id| Some((id.clone(), self.remove(&id)?.held.lease))).collect()
     }
 
     /// Takes an entry out.
@@ -204,10 +247,7 @@ fn same(a: &LeaseRecord, b: &LeaseRecord) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::clock::RunTime;
     use crate::model::{Fence, Fingerprint, Mode, RequestId, Target};
 
     fn lease(id: &str, chosen: bool, holder: &str) -> Held {
@@ -297,6 +337,26 @@ mod tests {
         assert!(table.count_missing(&own, 8, |_| false).ask_again);
         assert_eq!(table.enter(&own, &held, 9), Entered::Known(id), "its own worker resets");
         assert!(table.count_missing(&own, 9, |_| false).ask_again);
+    }
+
+    #[test]
+    fn a_lease_of_a_worker_that_is_away_counts_until_its_last_deadline_and_the_grace_are_over() {
+        let (mut table, away, here) = table();
+        let (id, grace) = ("mine".parse::<LeaseId>().unwrap(), Duration::from_secs(120));
+        let held = lease("mine", true, "gw:gateway:ci");
+        table.enter(&away, &held, 5);
+        table.may_last(&id, RunTime(Duration::from_secs(100)));
+        let at = |seconds| RunTime(Duration::from_secs(seconds));
+        assert!(table.uncount(&away, at(220), grace).is_empty());
+        assert!(table.uncount(&here, at(999), grace).is_empty(), "another worker's");
+        assert_eq!(table.uncount(&away, at(221), grace), [(id.clone(), held.lease.clone())]);
+        assert!(table.uncount(&away, at(999), grace).is_empty(), "once");
+        assert!(!table.counts(&away));
+        assert_eq!(table.resolve(&id).unwrap().worker, away, "it stays routed");
+        assert_eq!(table.enter(&away, &held, 6), Entered::New(id.clone()), "and counts again when its worker is back");
+        table.uncount(&away, at(999), grace);
+        assert_eq!(table.enter(&here, &held, 1), Entered::New(id.clone()), "the name is free meanwhile");
+        assert_eq!(table.enter(&away, &held, 7), Entered::Taken(id, here));
     }
 
     #[test]
