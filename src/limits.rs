@@ -44,6 +44,10 @@ pub const RESOURCE_QUEUE_MAX: usize = 1_024;
 pub const STORE_QUEUE_MAX: usize = 16_384;
 /// Batches that share one transaction.
 pub const STORE_GROUP_MAX: usize = 1_024;
+/// Events that wait for the writer of a gateway's history; one more and the gateway ends.
+pub const JOURNAL_QUEUE_MAX: usize = 1024 * 1024;
+/// Events and pages of events that share one transaction there.
+pub const JOURNAL_GROUP_MAX: usize = 4_096;
 /// Calls of the gateway that one worker has not answered.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1_024;
 /// Deltas that wait for the link to the gateway; one more and the worker sends a snapshot instead.
@@ -60,6 +64,8 @@ pub const WAITERS_PER_FRAME_MAX: usize = 2_000;
 pub const EVENTS_PER_PAGE_MAX: usize = 100;
 /// The facts of one event on their way to the gateway, as JSON.
 pub const EVENT_PAYLOAD_BYTES_MAX: usize = 8 * 1024;
+/// How deeply they may be nested.
+pub const EVENT_PAYLOAD_DEPTH_MAX: usize = 16;
 /// Settled requests that are remembered without a key.
 pub const SETTLED_REQUESTS_MAX: usize = 10_000;
 /// Settled requests that are remembered with a key, for each requester.
@@ -87,3 +93,4 @@ const _: () = assert!(BODY_BYTES_MAX < FRAME_BYTES_MAX, "what a client may send 
 const LEASE_ROW_BYTES_MAX: usize = 512 * 4 + 200 + 1_000;
 const _: () = assert!(SHARED_MAX as usize * LEASE_ROW_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
 const _: () = assert!(STORE_GROUP_MAX <= STORE_QUEUE_MAX);
+const _: () = assert!(5 * OPEN_REQUESTS_MAX <= JOURNAL_QUEUE_MAX, "all open requests may move at once");

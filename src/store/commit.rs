@@ -86,7 +86,7 @@ pub struct Store {
 pub struct StoreEnd(Shared<BoxFuture<'static, Result<(), Arc<OpenError>>>>);
 
 impl StoreEnd {
-    fn of(task: JoinHandle<Result<(), OpenError>>) -> Self {
+    pub(super) fn of(task: JoinHandle<Result<(), OpenError>>) -> Self {
         let end = async { task.await.unwrap_or(Err(OpenError::Stopped)).map_err(Arc::new) };
         Self(end.boxed().shared())
     }

@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, watch};
 use super::connection::Reader;
 use super::error::ReadError;
 use super::row::event;
-use crate::model::{EventId, EventKind, LeaseId, Principal};
+use crate::model::{EventId, EventKind, LeaseId, NodeName, Principal};
 
 /// The most events that one reading brings.
 pub const EVENTS_READ_MAX: usize = 1_000;
@@ -30,6 +30,10 @@ pub struct EventRecord {
     pub at: Timestamp,
     /// What kind of thing.
     pub kind: EventKind,
+    /// The principal of this node that may read it as its own.
+    pub owner: Option<Principal>,
+    /// The worker that has relayed it; none for an event of the node itself.
+    pub worker: Option<NodeName>,
     /// The facts.
     pub payload: Map<String, Value>,
 }
@@ -50,8 +54,8 @@ pub struct EventFilter {
 impl EventFilter {
     /// The rows behind number `after` that are wanted, in their order; those of kinds that this version does not know
     /// included.
-    fn select(&self, after: u64) -> (String, Vec<Column>) {
-        let mut select = format!("SELECT {} FROM event WHERE seq > ?", event::COLUMNS);
+    fn select(&self, columns: &str, after: u64) -> (String, Vec<Column>) {
+        let mut select = format!("SELECT {columns} FROM event WHERE seq > ?");
         let mut values = vec![Column::Integer(i64::try_from(after).unwrap_or(i64::MAX))];
         let mut only = |column: &str, word: Option<&str>| {
             if let Some(word) = word {
@@ -76,11 +80,13 @@ pub struct EventLog {
     /// One reading at a time, so that readers never take up the threads that the writer needs.
     reader: Arc<Mutex<Reader>>,
     newest: watch::Receiver<u64>,
+    columns: &'static str,
 }
 
 impl EventLog {
-    pub(super) fn new(reader: Arc<Mutex<Reader>>, newest: watch::Receiver<u64>) -> Self {
-        Self { reader, newest }
+    /// `columns` are those that [`event::read`] wants, as this database has them.
+    pub(super) fn new(reader: Arc<Mutex<Reader>>, newest: watch::Receiver<u64>, columns: &'static str) -> Self {
+        Self { reader, newest, columns }
     }
 
     /// The number of the newest event; of an empty log, the number before its first. It moves after the commit, so
@@ -96,20 +102,21 @@ impl EventLog {
     /// [`newest`](Self::newest) had *before* this reading: else what the filter leaves out is looked at again each
     /// time.
     pub async fn read(&self, after: u64, limit: usize, filter: &EventFilter) -> Result<Vec<EventRecord>, ReadError> {
-        let (filter, limit) = (filter.clone(), limit.min(EVENTS_READ_MAX));
+        let (filter, columns, limit) = (filter.clone(), self.columns, limit.min(EVENTS_READ_MAX));
         let mut reader = self.reader.clone().lock_owned().await;
-        let reading = tokio::task::spawn_blocking(move || read(reader.connection()?, after, limit, &filter));
+        let reading = tokio::task::spawn_blocking(move || read(reader.connection()?, columns, after, limit, &filter));
         reading.await.map_err(|_| ReadError::Stopped)?
     }
 }
 
 fn read(
     connection: &Connection,
+    columns: &str,
     after: u64,
     limit: usize,
     filter: &EventFilter,
 ) -> Result<Vec<EventRecord>, ReadError> {
-    let (select, values) = filter.select(after);
+    let (select, values) = filter.select(columns, after);
     let mut statement = connection.prepare_cached(&select)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut found = Vec::new();

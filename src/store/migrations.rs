@@ -20,9 +20,14 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Brings a database from its version to [`SCHEMA_VERSION`], all steps in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    carry_out(connection, &STEPS)
+}
+
+/// Carries out the steps that a database has not seen yet.
+pub(super) fn carry_out(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let from = usize::try_from(version(&transaction)?).unwrap_or(0);
-    for (index, step) in STEPS.iter().enumerate().skip(from) {
+    for (index, step) in steps.iter().enumerate().skip(from) {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", index as i64 + 1)?;
     }

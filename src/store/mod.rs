@@ -1,4 +1,5 @@
-//! The truth of a worker, on disk: one SQLite database, one writer, group commit.
+//! The truth of a worker, on disk: one SQLite database, one writer, group commit. (A gateway has no truth; its history is a
+//! [`Journal`].)
 //!
 //! Every change of a resource reaches the disk as a [`Batch`], together with the events that tell of it. The writer
 //! takes what is queued, puts it into one transaction (WAL, `synchronous=FULL`), and answers each batch once the
@@ -11,6 +12,7 @@ mod connection;
 mod error;
 mod event_log;
 mod invariant;
+mod journal;
 mod load;
 mod migrations;
 mod row;
@@ -21,5 +23,6 @@ pub use commit::{Batch, Reopened, Store, StoreEnd};
 pub use error::{CommitError, OpenError, ReadError};
 pub use event_log::{EVENTS_READ_MAX, EventFilter, EventLog, EventRecord};
 pub use invariant::{Invariants, VIOLATIONS_MAX, Violation};
+pub use journal::{Journal, JournalFull, OpenRequest, OpenedJournal, Past, RelayedEvent, RelayedPage, Relays};
 pub use migrations::SCHEMA_VERSION;
 pub use stored::{Loaded, StoredOutcome, StoredRequest, StoredResource, StoredWaiter};

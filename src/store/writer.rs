@@ -74,7 +74,7 @@ impl Writer {
         let reader = Arc::new(Mutex::new(Reader::open(path).map_err(failed)?));
         let checker = Arc::new(Mutex::new(Reader::open(path).map_err(failed)?));
         let (newest, seen) = watch::channel(newest);
-        let events = EventLog::new(reader.clone(), seen);
+        let events = EventLog::new(reader.clone(), seen, event::COLUMNS);
         let invariants = Invariants::new(checker.clone());
         let writer =
             Self { path: path.into(), connection, last_group, open_from: HashMap::new(), reader, checker, newest };

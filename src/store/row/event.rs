@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{Unreadable, column, instant, parsed};
+use super::{Unreadable, column, instant, parsed, parsed_option};
 use crate::model::{Event, EventId, EventKind};
 use crate::store::EventRecord;
 
 /// What [`read`] reads.
-pub(in crate::store) const COLUMNS: &str = "seq, id, at, event, payload";
+pub(in crate::store) const COLUMNS: &str = "seq, id, at, event, owner, NULL AS worker, payload";
 
 /// The first rows that one pruning looks at, and so the most that it deletes.
 const PRUNED_MAX: i64 = 10_000;
@@ -24,6 +24,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> Result<Option<EventRecord>, Unrea
             seq,
             at: instant(row, "at")?,
             kind,
+            owner: parsed_option(row, "owner")?,
+            worker: parsed_option(row, "worker")?,
             payload: serde_json::from_str(&payload).map_err(|error| format!("payload: {error}"))?,
         })
     };

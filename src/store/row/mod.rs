@@ -34,7 +34,7 @@ where
     T::try_from(column(row, name)?).map_err(|error| format!("{name}: {error}"))
 }
 
-fn parsed_option<T: TryFrom<String>>(row: &Row<'_>, name: &str) -> Result<Option<T>, Unreadable>
+pub(super) fn parsed_option<T: TryFrom<String>>(row: &Row<'_>, name: &str) -> Result<Option<T>, Unreadable>
 where
     T::Error: std::fmt::Display,
 {
