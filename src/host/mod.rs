@@ -18,6 +18,7 @@ mod offers;
 mod open;
 mod pump;
 mod read;
+mod relay;
 mod reopen;
 mod reporter;
 mod resource;

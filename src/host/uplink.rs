@@ -17,11 +17,13 @@ use uuid::Uuid;
 
 use super::Subscription;
 use super::message::{Asked, DeskMessage, Grant, LinkNow, Origin, ReleasedNow, Said};
+use super::relay::Relay;
 use crate::clock::Clock;
 use crate::limits::{BOOKINGS_PER_FRAME_MAX, CALL_BOUND, DISPATCH_BOUND};
 use crate::link::dial::{Dialer, Streams, WorkerLink};
 use crate::link::{DialError, LinkError, read, serve, write};
 use crate::model::{Ask, Authority, Door, NodeName, Refusal, Requester, Target, Ttl, WaitPolicy};
+use crate::store::EventLog;
 use crate::wire::PROTOCOL;
 use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall};
 use crate::wire::call::{Answer, Call, Dispatch, Granted, Wait};
@@ -48,6 +50,8 @@ pub struct Uplink {
     pub gateway: NodeName,
     /// This node's desk.
     pub desk: ActorRef<DeskMessage>,
+    /// What happens on this node.
+    pub events: EventLog,
     /// Which life of the node this is.
     pub incarnation: u64,
     /// Where the time comes from.
@@ -180,6 +184,7 @@ impl Uplink {
 
     async fn report(&self, mut link: WorkerLink, streams: Streams, taken: &mut bool) -> Result<(), LinkError> {
         let mut deltas = self.send_snapshot(&streams).await?;
+        let mut relay = Relay::start(self.events.clone(), link.events_after);
         loop {
             tokio::select! {
                 said = read::<Control>(&mut link.control) => match said? {
@@ -189,7 +194,7 @@ impl Uplink {
                         self.tell(LinkNow::Acknowledged);
                     }
                     Some(Control::Resync) => deltas = self.send_snapshot(&streams).await?,
-                    Some(Control::EventsTaken { seq }) => tracing::trace!(seq, "the gateway has events"),
+                    Some(Control::EventsTaken { seq }) => relay.taken(seq),
                     None => return Ok(()),
                 },
                 delta = deltas.recv() => match delta {
@@ -197,6 +202,7 @@ impl Uplink {
                     // We were too slow: the whole picture takes the place of what was missed.
                     None => deltas = self.send_snapshot(&streams).await?,
                 },
+                page = relay.page() => write(&mut link.reports, &Report::Events(page)).await?,
             }
         }
     }

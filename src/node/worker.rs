@@ -37,7 +37,7 @@ pub(super) async fn start(
     let failed = |source| StartError::Host { node: node.name.clone(), source };
     let Host { desk, events, tickets, incarnation, desk_task, store_end } =
         host::start(arguments).await.map_err(failed)?;
-    let service = HostService::new(desk.clone(), events, tickets, node.name.clone(), around.clock.clone());
+    let service = HostService::new(desk.clone(), events.clone(), tickets, node.name.clone(), around.clock.clone());
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),
@@ -62,6 +62,7 @@ pub(super) async fn start(
                     address,
                     gateway: gateway.name.clone(),
                     desk: desk.clone(),
+                    events,
                     incarnation,
                     clock: around.clock.clone(),
                     max_ttl: lab.rules.lease.max_ttl,

@@ -8,6 +8,7 @@ use berth::host::message::{DeskMessage, Said};
 use berth::host::uplink::Uplink;
 use berth::link::dial::Dialer;
 use berth::model::{Fence, NodeRole, Refusal};
+use berth::store::Store;
 use berth::wire::calendar::{CalendarAnswer, CalendarCall};
 use berth::wire::report::{Delta, LeaseRow, ResourceReport};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -50,6 +51,8 @@ impl Script {
 pub struct Pretender {
     uplink: JoinHandle<()>,
     desk: ActorRef<DeskMessage>,
+    /// Where its log of events is, in which nothing happens.
+    _store: (Store, tempfile::TempDir),
 }
 
 impl Drop for Pretender {
@@ -77,16 +80,23 @@ impl Pretender {
         let (desk, _) = Actor::spawn(None, Desk, (report, script.clone())).await.unwrap();
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let (store, events, ..) = Store::open(&directory.path().join("berth.db"), lab.clock.now()).unwrap();
         let uplink = Uplink {
             dialer: Arc::new(Dialer::new(&identity, &gateway, &address, &lab.weather.udp()).unwrap()),
             address,
             gateway,
             desk: desk.clone(),
+            events,
             incarnation: u64::MAX,
             clock: lab.clock.clone(),
             max_ttl: std::time::Duration::from_secs(60),
         };
-        Self { uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }), desk }
+        Self {
+            uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }),
+            desk,
+            _store: (store, directory),
+        }
     }
 }
 
