@@ -47,6 +47,7 @@ impl FrontState {
                 let id = ask.id.clone();
                 self.let_in(ask, Some(watcher));
                 self.place_now(&id, &mut self.fleet.outstanding());
+                self.tell_queued(&id);
             }
             Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
                 match self.requests.get(&first).map(|request| request.state.clone()) {
@@ -57,7 +58,10 @@ impl FrontState {
                     None => watcher.tell(Err(Refusal::internal("a key stands for a request that is not known"))),
                 }
             }
-            Err(refusal) => watcher.tell(Err(refusal)),
+            Err(refusal) => {
+                self.tell_not_admitted(&ask, &refusal);
+                watcher.tell(Err(refusal));
+            }
         }
     }
 
@@ -94,7 +98,10 @@ impl FrontState {
                     }
                 }
             }
-            Err(refusal) => self.end_second(&ask.id, Err(refusal)),
+            Err(refusal) => {
+                self.tell_not_admitted(&ask, &refusal);
+                self.end_second(&ask.id, Err(refusal));
+            }
         }
     }
 
@@ -104,6 +111,7 @@ impl FrontState {
         if let Some(watcher) = watcher {
             self.watchers.insert(ask.id.clone(), vec![watcher]);
         }
+        self.tell_requested(&ask);
         self.fleet.add(ask, now.run);
     }
 

@@ -13,7 +13,9 @@ use crate::admission::resource::Held;
 use crate::clock::RunTime;
 use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
-use crate::model::{Code, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target};
+use crate::model::{
+    Code, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target,
+};
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 
 /// What came of placing a request.
@@ -165,6 +167,7 @@ impl FrontState {
             left_out: ask.left_out,
         };
         tracing::debug!(request = %id, %worker, attempt, "dispatched");
+        self.tell_dispatched(ask, &worker, attempt);
         let kind = CallKind::Dispatch { request: id.clone(), attempt };
         self.ask(&worker, kind, Call::Dispatch(dispatch), DISPATCH_BOUND);
     }
@@ -291,16 +294,22 @@ impl FrontState {
         }
         match self.table.enter_as(name, worker, &held, number) {
             Entered::New(lease) | Entered::Known(lease) => {
-                self.fleet.remove(id);
+                let ask = self.fleet.remove(id).map(|open| open.ask);
                 if let Some(former) = self.ledger.grant(id, &lease) {
                     self.requests.end(&former, self.around.clock.now().run);
                 }
                 match self.first_grant(&lease) {
                     Some(first) => {
                         self.requests.grant(id, first.clone());
+                        self.tell_granted(id, ask.as_ref(), &first);
                         self.tell_watchers(id, &Ok(first));
                     }
-                    None => tracing::error!(%lease, "a lease that was just routed is not there"),
+                    None => {
+                        tracing::error!(%lease, "a lease that was just routed is not there");
+                        let event = Event::new(EventKind::InvariantViolated)
+                            .with("resourceId", held.lease.resource_id.as_str());
+                        self.emit(event.with("detail", format!("lease {lease} was routed and is not there")));
+                    }
                 }
             }
             Entered::Taken(lease, first) => {
@@ -316,7 +325,10 @@ impl FrontState {
     /// The request got nothing; everything it reserved is free before anybody hears of it.
     pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
         match self.fleet.remove(id) {
-            Some(open) => self.free(id, &open.ask),
+            Some(open) => {
+                self.tell_refused(&open.ask, &refusal);
+                self.free(id, &open.ask);
+            }
             None => self.ledger.refuse(id),
         }
         self.requests.fail(id, refusal.clone(), false, self.around.clock.now().run);

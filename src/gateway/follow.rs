@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::message::{FrontMessage, WholeSnapshot};
+use super::relayed::claimed;
 use super::session::LinkId;
 use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX, SETTLED_ROWS_MAX, WAITERS_MAX};
 use crate::link::listen::Snapshots;
@@ -27,6 +28,7 @@ const REPORTS_QUEUED_MAX: usize = 256;
 /// One link's reports.
 pub(super) struct Follow {
     pub(super) worker: NodeName,
+    pub(super) gateway: NodeName,
     pub(super) link: LinkId,
     pub(super) incarnation: u64,
     pub(super) front: ActorRef<FrontMessage>,
@@ -51,7 +53,7 @@ pub struct Room(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphor
 
 /// Follows until the link breaks or the worker breaks the protocol.
 pub(super) async fn follow(follow: Follow) -> LinkError {
-    let Follow { worker, link, incarnation, front, snapshots, mut reports, mut control, mut resyncs } = follow;
+    let Follow { worker, gateway, link, incarnation, front, snapshots, mut reports, mut control, mut resyncs } = follow;
     let (whole, mut wholes) = mpsc::channel(1);
     // Read beside the deltas: a worker whose deltas are not read could not finish its snapshot.
     let mut reading = JoinSet::new();
@@ -59,6 +61,9 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
     let room = Arc::new(Semaphore::new(REPORTS_QUEUED_MAX));
     let mut order = Order::Unknown { early: Vec::new() };
     let mut due = Some(Box::pin(sleep(SNAPSHOT_BOUND)));
+    // A page of events is out at the disk at most.
+    let (taken, mut stored) = mpsc::channel(1);
+    let mut page_out = false;
     loop {
         let ready = tokio::select! {
             whole = wholes.recv() => match whole {
@@ -83,10 +88,28 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
                     let _ = front.cast(FrontMessage::Digest { worker: worker.clone(), link, digest, room });
                     continue;
                 }
-                Ok(Some(Report::Events(_))) => continue,
+                Ok(Some(Report::Events(_))) if page_out => {
+                    return LinkError::Protocol("events before the last were acknowledged".to_owned());
+                }
+                Ok(Some(Report::Events(page))) => match claimed(page, &worker, &gateway) {
+                    Ok(page) => {
+                        page_out = true;
+                        let (worker, taken) = (worker.clone(), taken.clone());
+                        let _ = front.cast(FrontMessage::Events { worker, page, taken });
+                        continue;
+                    }
+                    Err(why) => return LinkError::Protocol(why.to_owned()),
+                },
                 Ok(None) => return LinkError::Protocol("the control stream ended".to_owned()),
                 Err(error) => return error,
             },
+            Some(seq) = stored.recv() => {
+                page_out = false;
+                if let Err(error) = write(&mut control, &Control::EventsTaken { seq }).await {
+                    return error;
+                }
+                continue;
+            }
             Some(()) = resyncs.recv() => Ready::Ask,
             () = waiting(&mut due) => return LinkError::Timeout,
         };

@@ -12,6 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent
 use super::calendar::pause::Told;
 use super::elsewhere::Elsewhere;
 use super::fleet::Fleet;
+use super::history::History;
 use super::in_doubt::Orphans;
 use super::message::{FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
 use super::resyncs::Resyncs;
@@ -21,7 +22,7 @@ use super::view::View;
 use crate::admission::{LeaseRules, Ledger, Request, Requests};
 use crate::clock::{Clock, RunTime};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
-use crate::model::{Ask, Event, Fence, LeaseId, NodeName, Refusal, RequestId};
+use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId};
 use crate::wire::calendar::CalendarAnswer;
 use crate::wire::call::Call;
 use crate::wire::hello::Hello;
@@ -51,6 +52,8 @@ pub struct FrontArguments {
     pub absence_grace: Duration,
     /// Whether new holds are stopped, as it is on disk; none if an admin has never said.
     pub holds_paused: Option<bool>,
+    /// What it tells, and what it has to tell yet.
+    pub history: History,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -188,7 +191,8 @@ impl Actor for Front {
     ) -> Result<FrontState, ActorProcessingErr> {
         let mut workers = BTreeMap::new();
         for worker in &around.roster {
-            let arguments = SessionArguments { worker: worker.clone(), front: myself.clone() };
+            let (gateway, relays) = (around.name.clone(), around.history.relays());
+            let arguments = SessionArguments { worker: worker.clone(), gateway, relays, front: myself.clone() };
             let (session, _) = Actor::spawn_linked(None, Session, arguments, myself.get_cell()).await?;
             let worker_state = Worker {
                 session,
@@ -269,7 +273,8 @@ impl Actor for Front {
             FrontMessage::Answered { worker, incarnation, id, outcome } => {
                 state.answered(&worker, incarnation, id, outcome);
             }
-            FrontMessage::Stop => state.stopping = true,
+            FrontMessage::Events { worker, page, taken } => state.relayed(worker, page, taken),
+            FrontMessage::Stop => state.stop_admitting(),
             FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),
             FrontMessage::Tick => {
                 state.ticking = false;
@@ -309,11 +314,6 @@ impl FrontState {
         }
     }
 
-    /// Tells those who want to know later what has happened.
-    pub(super) fn emit(&self, event: Event) {
-        tracing::info!(event = %event.kind, payload = ?event.payload, "happened");
-    }
-
     fn tick(&mut self) {
         let now = self.around.clock.now().run;
         self.end_rebuild_if_due();
@@ -328,6 +328,7 @@ impl FrontState {
         }
         self.tell_pauses();
         self.pump();
+        self.keep_history(now);
         for dropped in self.requests.prune(now) {
             if let Some(key) = &dropped.key {
                 self.ledger.forget(&dropped.requester, key, &dropped.id);
@@ -355,6 +356,7 @@ impl FrontState {
             ?unheard,
             "the routing table is rebuilt; requests are admitted"
         );
+        self.tell_started();
         for ask in std::mem::take(&mut self.held_back) {
             self.admit_held_back(ask);
         }

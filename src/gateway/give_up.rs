@@ -35,7 +35,9 @@ impl FrontState {
 
     fn give_up(&mut self, id: &RequestId) {
         let now = self.around.clock.now().run;
-        self.fleet.remove(id);
+        if let Some(open) = self.fleet.remove(id) {
+            self.tell_rejected(&open.ask, "cancelled", was_cancelled(id).code);
+        }
         self.ledger.close(id);
         self.requests.cancel(id, now);
         self.tell_watchers(id, &Err(was_cancelled(id)));
@@ -51,7 +53,9 @@ impl FrontState {
         for (id, target) in ended {
             let message = format!("{target} did not become free in time; ask again, or wait longer");
             let refusal = Refusal::new(Code::QueueTimeout, message).with("requestId", id.as_str());
-            self.fleet.remove(&id);
+            if let Some(open) = self.fleet.remove(&id) {
+                self.tell_rejected(&open.ask, "timeout", refusal.code);
+            }
             self.ledger.close(&id);
             self.requests.fail(&id, refusal.clone(), true, now);
             self.tell_watchers(&id, &Err(refusal));

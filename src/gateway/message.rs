@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::mpsc;
 
 use super::follow::Room;
+use super::relayed::Claimed;
 use super::session::{CallId, LinkId, Outcome, SessionMessage};
 use super::view::Seen;
 use crate::admission::Request;
@@ -249,6 +251,9 @@ pub enum FrontMessage {
     /// From a session: what the worker's state comes to.
     #[doc(hidden)]
     Digest { worker: NodeName, link: LinkId, digest: Digest, room: Room },
+    /// From a session: some of the worker's own events; who is told once they are stored.
+    #[doc(hidden)]
+    Events { worker: NodeName, page: Claimed, taken: mpsc::Sender<u64> },
     /// From a session: what became of a call.
     #[doc(hidden)]
     Answered { worker: NodeName, incarnation: u64, id: CallId, outcome: Outcome },

@@ -2,7 +2,7 @@
 //!
 //! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
 //! each worker holds its link. The gateway has no truth on disk but whether an admin has
-//! stopped new holds: its table is a function of what the workers report.
+//! stopped new holds: its table is a function of what the workers report. Its [history](history::History) is there too.
 
 mod absent;
 mod admit;
@@ -12,14 +12,17 @@ mod doubts;
 pub mod elsewhere;
 pub mod fleet;
 mod follow;
+mod former;
 pub mod front;
 pub mod give_up;
+pub mod history;
 mod in_doubt;
 mod leases;
 pub mod message;
 mod named;
 pub mod placement;
 mod read;
+pub mod relayed;
 mod reports;
 mod resyncs;
 pub mod session;

@@ -232,7 +232,9 @@ impl FrontState {
         }
         if let Some(first) = self.first_grant(id) {
             self.requests.grant(&lease.request_id, first.clone());
+            self.tell_found(&lease.request_id, &first);
             if let Some(other) = settled {
+                self.tell_granted(&other, None, &first);
                 self.end_second(&other, Ok(first));
             }
         }

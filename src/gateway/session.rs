@@ -12,6 +12,7 @@ use super::message::FrontMessage;
 use crate::link::ask::Asker;
 use crate::link::listen::{Closer, GatewayLink, Guest};
 use crate::model::NodeName;
+use crate::store::Relays;
 use crate::wire::PROTOCOL;
 use crate::wire::call::{Answer, Call};
 use crate::wire::hello::{Hello, Welcome};
@@ -62,6 +63,10 @@ pub enum Outcome {
 pub struct SessionArguments {
     /// The worker.
     pub worker: NodeName,
+    /// The gateway.
+    pub gateway: NodeName,
+    /// How far the worker's events are stored here.
+    pub relays: Relays,
     /// Who is told.
     pub front: ActorRef<FrontMessage>,
 }
@@ -146,7 +151,10 @@ impl SessionState {
                 );
                 Welcome::Refused { why }
             }
-            Some(protocol) => Welcome::Accepted { protocol, drained: false, events_after: None },
+            Some(protocol) => {
+                let events_after = self.around.relays.after(&self.around.worker);
+                Welcome::Accepted { protocol, drained: false, events_after }
+            }
         };
         let (myself, worker) = (myself.clone(), self.around.worker.clone());
         tokio::spawn(async move {
@@ -181,6 +189,7 @@ impl SessionState {
         let GatewayLink { control, reports, asker, .. } = link;
         let arguments = Follow {
             worker,
+            gateway: self.around.gateway.clone(),
             link: id,
             incarnation: hello.incarnation,
             front: self.around.front.clone(),

@@ -16,7 +16,7 @@ use super::log::{LogReader, newest};
 use super::path::Id;
 use super::router::Front;
 use super::stream::{Feed, Opening, Resumed, told};
-use crate::model::{Caller, Code, EventKind, Fence, LeaseId, Refusal};
+use crate::model::{Caller, Code, EventKind, Fence, LeaseId, NodeName, Refusal};
 use crate::service::Coordinator;
 use crate::service::ask::EventQuery;
 use crate::service::views::EventView;
@@ -34,19 +34,19 @@ pub(super) async fn stream(
     let newest = newest(&*coordinator, &caller).await?;
     let query = EventQuery { lease: Some(lease.clone()), ..EventQuery::default() };
     let after = resumed.unwrap_or(newest);
-    let fence = match coordinator.lease(&caller, &lease).await {
-        Ok(view) => resumed.is_none().then_some(view.fence),
+    let (fence, worker) = match coordinator.lease(&caller, &lease).await {
+        Ok(view) => (resumed.is_none().then_some(view.fence), view.worker.map(|worker| worker.id)),
         Err(refusal) if resumed.is_some() && is_over(&refusal) => {
             let mut since = LogReader::new(&front, caller.clone(), after, query.clone());
             if since.rest().await?.is_empty() {
                 return Err(refusal.into());
             }
-            None
+            (None, None)
         }
         Err(refusal) => return Err(refusal.into()),
     };
     let log = LogReader::new(&front, caller.clone(), after, query);
-    Ok(opening.serve(OneLease { log, coordinator, caller, lease, fence, begun: false, over: false }))
+    Ok(opening.serve(OneLease { log, coordinator, caller, lease, worker, fence, begun: false, over: false }))
 }
 
 struct OneLease {
@@ -54,6 +54,8 @@ struct OneLease {
     coordinator: Arc<dyn Coordinator>,
     caller: Caller,
     lease: LeaseId,
+    /// The worker that has it, where this is a gateway.
+    worker: Option<NodeName>,
     /// The grant that is watched. None when it is not known which of those that had the id it was: then the first end
     /// in the log is its own.
     fence: Option<Fence>,
@@ -92,8 +94,8 @@ impl OneLease {
         let mut all = Vec::new();
         for view in events {
             let event = match view.event {
+                _ if self.is_of_another_grant(view) => continue,
                 EventKind::LeaseRenewed => told("renewed", &view.payload)?,
-                EventKind::LeaseReleased | EventKind::LeaseExpired if self.is_of_another_grant(view) => continue,
                 EventKind::LeaseReleased => {
                     self.over = true;
                     lost(view.payload.get("reason").unwrap_or(&Value::Null))?
@@ -114,7 +116,9 @@ impl OneLease {
 
     fn is_of_another_grant(&self, view: &EventView) -> bool {
         let said = view.payload.get("fence").and_then(Value::as_u64);
-        matches!((self.fence, said), (Some(Fence(watched)), Some(said)) if watched != said)
+        // One worker does not speak for another, though its lease may have the same id.
+        let elsewhere = self.worker.is_some() && view.worker_id != self.worker;
+        elsewhere || matches!((self.fence, said), (Some(Fence(watched)), Some(said)) if watched != said)
     }
 
     /// Why the lease is over, as far as that is known; none while it is active or nobody knows.

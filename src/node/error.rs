@@ -69,6 +69,14 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// A gateway cannot keep its history.
+    #[error("node {node}: {source}")]
+    History {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: OpenError,
+    },
     /// Its HTTP door cannot be opened.
     #[error("{key}: {source}")]
     Http {
@@ -102,6 +110,9 @@ impl StartError {
     /// True when the operator can mend it in the lab file or on the machine; false for a fault of Berth or of the disk.
     pub fn is_configuration(&self) -> bool {
         match self {
+            StartError::History { source, .. } => {
+                matches!(source, OpenError::TooNew { .. } | OpenError::InUse { .. } | OpenError::Sqlite { .. })
+            }
             StartError::Host { source, .. } => {
                 use OpenError::{InUse, Sqlite, TooNew};
                 matches!(source, HostError::Store(TooNew { .. } | InUse { .. } | Sqlite { .. }))

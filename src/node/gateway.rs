@@ -9,13 +9,18 @@ use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::config::Lab;
 use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::front::FrontArguments;
+use crate::gateway::history::History;
 use crate::gateway::{self, Gateway};
 use crate::http::{App, Server};
 use crate::link::listen::Listener;
 use crate::service::{Coordinator, GatewayService};
+use crate::store::{Journal, OpenedJournal};
 
 pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> Result<Running, StartError> {
     let config = lab.gateway.as_ref().expect("a gateway is prepared only where the lab file has one");
+    let history = node.directory.join("events.db");
+    let OpenedJournal { journal, events, relays, past, end } = Journal::open(&history, around.clock.now())
+        .map_err(|source| StartError::History { node: node.name.clone(), source })?;
     let listener = Listener::bind(config.link, &node.identity, &around.udp)
         .map_err(|source| StartError::Link { key: "gateway.link".to_owned(), source })?;
     let listener = Arc::new(listener);
@@ -28,10 +33,11 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
         rebuild_wait: config.rebuild_wait,
         absence_grace: config.absence_grace,
         holds_paused: paused,
+        history: History::new(journal, relays, past, lab.rules.events.clone()),
         clock: around.clock.clone(),
     };
     let Gateway { front, front_task, welcoming } = gateway::start(arguments, Arc::clone(&listener)).await?;
-    let service = GatewayService::new(front.clone(), node.name.clone(), around.clock.clone(), holds);
+    let service = GatewayService::new(front.clone(), events, node.name.clone(), around.clock.clone(), holds);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),
@@ -49,7 +55,7 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
             return Err(StartError::Http { key: "gateway.api".to_owned(), source });
         }
     };
-    let name = node.name.clone();
+    let (name, of_store) = (node.name.clone(), node.name.clone());
     Ok(Running {
         api: server.local_addr(),
         coordinator,
@@ -57,12 +63,15 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
         server: Some(server),
         link: Some(Link::Gateway { listener, welcoming }),
         core: Core::Front(front),
-        store: None,
-        ended: first([async move {
-            let _ = front_task.await;
-            Ended::Core("front", name)
-        }
-        .boxed()]),
+        store: Some(end.clone()),
+        ended: first([
+            async move {
+                let _ = front_task.await;
+                Ended::Core("front", name)
+            }
+            .boxed(),
+            async move { Ended::Store { node: of_store, source: end.wait().await.err() } }.boxed(),
+        ]),
         _registration: registered(lab, &node, &socket),
         socket,
         name: node.name,

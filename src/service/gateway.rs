@@ -16,7 +16,7 @@ use super::views::{
     Connection, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
     ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerCounts, WorkerView,
 };
-use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
+use super::{ACTOR_BOUND, Coordinator, ask_actor, log, unanswered};
 use crate::admission::resource::Held;
 use crate::admission::{Request, RequestState};
 use crate::clock::{Clock, Now};
@@ -29,6 +29,7 @@ use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
     Role, Selector, WaitPolicy,
 };
+use crate::store::EventLog;
 use crate::wire::requests::Place;
 use crate::wire::room::RoomAsk;
 
@@ -37,6 +38,8 @@ use crate::wire::room::RoomAsk;
 pub struct GatewayService {
     pub(super) front: ActorRef<FrontMessage>,
     pub(super) name: NodeName,
+    /// What happened here and at the workers.
+    events: EventLog,
     clock: Clock,
     started_at: Timestamp,
     /// Written by one at a time.
@@ -45,9 +48,15 @@ pub struct GatewayService {
 
 impl GatewayService {
     /// The service of the gateway `name`. In `holds` it keeps whether new holds are stopped.
-    pub fn new(front: ActorRef<FrontMessage>, name: NodeName, clock: Clock, holds: PauseFile) -> Self {
+    pub fn new(
+        front: ActorRef<FrontMessage>,
+        events: EventLog,
+        name: NodeName,
+        clock: Clock,
+        holds: PauseFile,
+    ) -> Self {
         let started_at = clock.now().wall;
-        Self { front, name, clock, started_at, holds: Arc::new(Mutex::new(holds)) }
+        Self { front, name, events, clock, started_at, holds: Arc::new(Mutex::new(holds)) }
     }
 
     pub(super) async fn ask<T: ractor::Message>(
@@ -275,8 +284,8 @@ impl Coordinator for GatewayService {
         }
     }
 
-    async fn events(&self, _: &Caller, _: &EventQuery, _: Duration) -> Result<Events, Refusal> {
-        Err(ask_the_worker("the log of events"))
+    async fn events(&self, caller: &Caller, query: &EventQuery, wait: Duration) -> Result<Events, Refusal> {
+        log::events(&self.events, &self.name, caller, query, wait).await
     }
 
     async fn workers(&self, _caller: &Caller) -> Result<Vec<WorkerView>, Refusal> {
@@ -323,13 +332,6 @@ fn not_in_time(id: &RequestId) -> Refusal {
 fn does_not_fit(said: &RoomSaid) -> Refusal {
     tracing::error!(?said, "an answer does not fit its call");
     Refusal::internal("the worker's answer does not fit")
-}
-
-/// `UNSUPPORTED_ON_GATEWAY`.
-fn ask_the_worker(what: &str) -> Refusal {
-    let message =
-        format!("{what} is of one worker, and a gateway does not carry it; ask the worker that has the resource");
-    Refusal::new(Code::UnsupportedOnGateway, message)
 }
 
 /// Leases by the worker's own name of them.

@@ -11,10 +11,10 @@ use super::access::request_for;
 use super::answers::{Acquired, Events, Left, Pending, Renewed};
 use super::ask::EventQuery;
 use super::views::{
-    EventView, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView,
-    ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
+    LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView, ResourceCounts,
+    ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
-use super::{ACTOR_BOUND, Coordinator, ask_actor, unanswered};
+use super::{ACTOR_BOUND, Coordinator, ask_actor, log, unanswered};
 use crate::admission::RequestState;
 use crate::admission::cancel::was_cancelled;
 use crate::admission::ticket::TicketKey;
@@ -24,9 +24,9 @@ use crate::host::message::{
 };
 use crate::model::{
     Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester,
-    ResourceAddress, Role, Selector, Target, Ttl,
+    ResourceAddress, Selector, Target, Ttl,
 };
-use crate::store::{EventFilter, EventLog, EventRecord, ReadError};
+use crate::store::EventLog;
 
 /// A worker's desk, as the front doors see it.
 #[derive(Debug)]
@@ -64,11 +64,6 @@ impl HostService {
         build: impl FnOnce(RpcReplyPort<Said<T>>) -> DeskMessage,
     ) -> Result<T, Refusal> {
         self.read(build).await?.result
-    }
-
-    fn event_view(&self, event: EventRecord) -> EventView {
-        let EventRecord { id, seq, at, kind, payload } = event;
-        EventView { id, seq, timestamp: at, event: kind, payload, node: self.name.clone() }
     }
 
     fn lease_view(&self, grant: &Grant) -> LeaseView {
@@ -277,36 +272,7 @@ impl Coordinator for HostService {
     }
 
     async fn events(&self, caller: &Caller, query: &EventQuery, wait: Duration) -> Result<Events, Refusal> {
-        let filter = EventFilter {
-            owner: (caller.role == Role::Agent).then(|| caller.principal.clone()),
-            private: caller.role == Role::Admin,
-            kind: query.event,
-            lease: query.lease.clone(),
-        };
-        let mut newest = self.events.newest();
-        // How far the log has been looked at; what comes while the time runs out is for the next call.
-        let mut looked_at = query.after;
-        let waiting = async {
-            loop {
-                let last = *newest.borrow_and_update();
-                let found = self.events.read(query.after, query.limit, &filter).await.map_err(unreadable)?;
-                let last_read = found.last().map_or(0, |event| event.seq);
-                // What the filter leaves out was looked at too, unless the page is full.
-                let last_seq = if found.len() >= query.limit { last_read } else { last.max(last_read) };
-                looked_at = last_seq;
-                if !found.is_empty() || wait.is_zero() || newest.changed().await.is_err() {
-                    let events = found.into_iter().map(|event| self.event_view(event)).collect();
-                    return Ok(Events { events, last_seq });
-                }
-            }
-        };
-        if wait.is_zero() {
-            return waiting.await;
-        }
-        match tokio::time::timeout(wait, waiting).await {
-            Ok(events) => events,
-            Err(_) => Ok(Events { events: Vec::new(), last_seq: looked_at }),
-        }
+        log::events(&self.events, &self.name, caller, query, wait).await
     }
 
     async fn workers(&self, _caller: &Caller) -> Result<Vec<WorkerView>, Refusal> {
@@ -338,9 +304,4 @@ impl Coordinator for HostService {
         let reasons = complaints.unwrap_or_else(|| vec!["the node's desk does not answer".to_owned()]);
         Readiness { ready: reasons.is_empty(), reasons, workers: None }
     }
-}
-
-fn unreadable(error: ReadError) -> Refusal {
-    tracing::error!(%error, "the events cannot be read");
-    Refusal::internal("the events cannot be read")
 }

@@ -9,6 +9,7 @@ pub mod ask;
 pub mod calendar;
 mod gateway;
 mod host;
+mod log;
 pub mod views;
 
 use std::time::Duration;

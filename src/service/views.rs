@@ -274,8 +274,11 @@ pub struct EventView {
     pub event: EventKind,
     /// The facts.
     pub payload: serde_json::Map<String, serde_json::Value>,
-    /// The node that wrote it.
+    /// The node whose log this is.
     pub node: NodeName,
+    /// The worker that has relayed it; absent where the node tells of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<NodeName>,
 }
 
 /// How a worker's link stands.

@@ -1,7 +1,7 @@
 //! Bookings and holds through the gateway: they live on the workers, so each call goes straight to the one that has the
 //! resource, the booking or the hold, and is answered there, in one order with the worker's own clients.
 
-mod names;
+pub(super) mod names;
 pub mod pause;
 
 use ractor::RpcReplyPort;

@@ -104,7 +104,7 @@ const MADE: [&str; 4] = ["book_", "hold_", "series_", "lse_"];
 const UUID_LENGTH: usize = 36;
 
 /// A text with the worker's name before each name that it made.
-fn renamed(text: &str, worker: &NodeName) -> String {
+pub(in crate::gateway) fn renamed(text: &str, worker: &NodeName) -> String {
     let mut renamed = String::with_capacity(text.len());
     for (at, character) in text.char_indices() {
         let begins = !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '.');

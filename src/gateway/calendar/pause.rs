@@ -12,7 +12,7 @@ use super::super::front::{CallKind, FrontState, Worker};
 use super::super::session::Outcome;
 use crate::clock::RunTime;
 use crate::limits::CALL_BOUND;
-use crate::model::{Asker, NodeName, Principal, Requester, Role};
+use crate::model::{Asker, Event, EventKind, NodeName, Principal, Requester, Role};
 use crate::trust::replace_private_file;
 use crate::wire::calendar::{CalendarAnswer, CalendarAsk, CalendarCall};
 use crate::wire::call::{Answer, Call};
@@ -88,7 +88,12 @@ impl PauseFile {
 impl FrontState {
     /// It is on disk that new holds are stopped, or made again: every worker that is here is told, whatever it was told before.
     pub(in super::super) fn pause_holds(&mut self, paused: bool) {
-        self.around.holds_paused = Some(paused);
+        if self.around.holds_paused.replace(paused).unwrap_or(false) != paused {
+            self.emit(match paused {
+                true => Event::new(EventKind::HoldsPaused).with("reason", "admin"),
+                false => Event::new(EventKind::HoldsResumed),
+            });
+        }
         self.workers.values_mut().for_each(|worker| worker.told = Told::default());
         tracing::info!(paused, "new holds of the whole lab");
         self.tell_pauses();

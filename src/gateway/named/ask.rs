@@ -10,7 +10,7 @@ use super::super::elsewhere::Kind;
 use super::super::front::{CallKind, FrontState};
 use super::super::message::{FleetResource, RoomSaid};
 use super::super::session::Outcome;
-use crate::admission::cancel::{not_cancellable, was_cancelled};
+use crate::admission::cancel::not_cancellable;
 use crate::clock::RunTime;
 use crate::limits::CALL_BOUND;
 use crate::model::{Code, NodeName, Refusal, RequestId, ResourceAddress, WaitingFor};
@@ -116,10 +116,8 @@ impl FrontState {
 
     /// It is cancelled here, and whatever it may still get there is released.
     fn cancelled_there(&mut self, id: &RequestId) {
-        self.leave_there(id);
-        self.ledger.close(id);
-        self.requests.cancel(id, self.around.clock.now().run);
-        self.tell_watchers(id, &Err(was_cancelled(id)));
+        let waited = self.leave_there(id);
+        self.is_cancelled(id, waited);
     }
 
     /// Ends those whose time to wait is over, where their worker has not.
@@ -135,7 +133,8 @@ impl FrontState {
                 Kind::Unattended | Kind::Found { .. } => waits.resource.to_string(),
             };
             let message = format!("{resource} did not become free in time; ask again, or wait longer");
-            self.fails_there(&id, Refusal::new(Code::QueueTimeout, message).with("requestId", id.as_str()));
+            let refusal = Refusal::new(Code::QueueTimeout, message).with("requestId", id.as_str());
+            self.fails_there(&id, Some(waits), refusal);
         }
     }
 

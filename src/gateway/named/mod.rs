@@ -11,6 +11,7 @@ use ractor::RpcReplyPort;
 use super::elsewhere::{Kind, Sent, Waits};
 use super::fleet::{Open, Stage};
 use super::front::{FrontState, Watcher};
+use super::history::reason_of;
 use super::message::{FirstGrant, Joined};
 use crate::admission::resource::Held;
 use crate::model::{Ask, Code, Door, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, Target, WaitPolicy};
@@ -237,8 +238,8 @@ impl FrontState {
     }
 
     /// One that waited at a worker ends without a lease.
-    pub(super) fn fails_there(&mut self, id: &RequestId, refusal: Refusal) {
-        self.elsewhere.remove(id);
+    pub(super) fn fails_there(&mut self, id: &RequestId, waited: Option<Waits>, refusal: Refusal) {
+        self.tell_end_there(id, waited.as_ref(), reason_of(&refusal, false), refusal.code);
         let keeps_key = refusal.code == Code::QueueTimeout;
         if keeps_key {
             self.ledger.close(id);

@@ -69,6 +69,7 @@ impl FrontState {
         if row.requester.via.as_ref() != Some(&self.around.name) {
             return;
         }
+        self.hear_settled(worker, &row);
         if self.elsewhere.is_at(&row.request, worker) {
             self.settled_there(worker, row);
         } else if self.requests.get(&row.request).is_none() && self.fleet.get(&row.request).is_none() {
@@ -84,9 +85,12 @@ impl FrontState {
                 // Its lease has come and gone before a report has shown it.
                 let ended = self.ended_at(row.ended_ms_ago);
                 let first = self.first_of_row(worker, &row);
-                self.elsewhere.remove(&id);
+                let waited = self.elsewhere.remove(&id);
                 self.ledger.close(&id);
                 if let Some(first) = first {
+                    if let Some(Waits { kind: Kind::Sent(sent), .. }) = &waited {
+                        self.tell_granted(&id, Some(&sent.ask), &first);
+                    }
                     self.requests.grant(&id, first.clone());
                     self.requests.end(&id, ended);
                     self.tell_watchers(&id, &Ok(first));
@@ -95,14 +99,31 @@ impl FrontState {
             SettledOutcome::Failed(refusal) if refusal.code == Code::NodeRestarted => self.lost_there(&id),
             SettledOutcome::Failed(refusal) => {
                 let refusal = super::ask::outward(refusal, worker);
-                self.fails_there(&id, refusal);
+                let waited = self.elsewhere.remove(&id);
+                self.fails_there(&id, waited, refusal);
             }
             SettledOutcome::Cancelled => {
-                self.elsewhere.remove(&id);
-                self.ledger.close(&id);
-                self.requests.cancel(&id, self.around.clock.now().run);
-                self.tell_watchers(&id, &Err(was_cancelled(&id)));
+                let waited = self.elsewhere.remove(&id);
+                self.is_cancelled(&id, waited);
             }
+        }
+    }
+
+    /// One that waited at a worker is given up by its owner.
+    pub(super) fn is_cancelled(&mut self, id: &RequestId, waited: Option<Waits>) {
+        let refusal = was_cancelled(id);
+        self.tell_end_there(id, waited.as_ref(), "cancelled", refusal.code);
+        self.ledger.close(id);
+        self.requests.cancel(id, self.around.clock.now().run);
+        self.tell_watchers(id, &Err(refusal));
+    }
+
+    /// Tells how one ended that waited at a worker.
+    pub(super) fn tell_end_there(&mut self, id: &RequestId, waited: Option<&Waits>, reason: &str, code: Code) {
+        match waited.map(|waits| &waits.kind) {
+            Some(Kind::Sent(sent)) => self.tell_rejected(&sent.ask, reason, code),
+            Some(Kind::Found { .. }) => self.tell_found_rejected(id, reason, code),
+            Some(Kind::Unattended) | None => {}
         }
     }
 
@@ -116,9 +137,10 @@ impl FrontState {
                 tracing::info!(request = %id, "the worker has forgotten a request that waits; it is sent there again");
                 self.fleet.rejoin(ask, attempt, since);
             }
-            Some(Waits { kind: Kind::Found { .. }, worker, .. }) => {
+            Some(waits @ Waits { kind: Kind::Found { .. }, .. }) => {
+                let worker = &waits.worker;
                 let message = format!("worker {worker} was restarted while this waited; ask again with the ticket");
-                self.fails_there(id, Refusal::new(Code::NodeRestarted, message));
+                self.fails_there(id, Some(waits), Refusal::new(Code::NodeRestarted, message));
             }
             Some(Waits { kind: Kind::Unattended, .. }) => self.ledger.refuse(id),
             None => {}

@@ -69,6 +69,7 @@ impl Fake {
             event: kind,
             payload: payload.as_object().unwrap().clone(),
             node: "rack-1".parse().unwrap(),
+            worker_id: None,
         });
         self.grown.notify_waiters();
     }
