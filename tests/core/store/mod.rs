@@ -7,6 +7,7 @@ mod disk;
 mod events;
 mod flush;
 mod groups;
+mod journal;
 mod opening;
 mod reload;
 mod requests;
