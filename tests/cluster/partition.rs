@@ -132,7 +132,8 @@ async fn a_gateway_that_is_cut_off_leaves_the_workers_serving_their_own_clients(
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_ended_while_its_answer_was_lost_is_not_handed_out_afterwards() {
-    let lab = Lab::start().await;
+    // Else it would live on until its worker has heard the gateway again.
+    let lab = Lab::with(&[("BERTH_LEASE__UPLINK_GRACE", "0s")]).await;
     lab.weather.mute(lab.weather.opened(RACK_1));
     let mut short = request("job-1", "platform=android", None);
     short.ttl = Duration::from_secs(10);
