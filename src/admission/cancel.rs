@@ -1,7 +1,7 @@
 //! Who may cancel a lease request, and when (SPEC §2 Cancel). One rule for hosts and gateways.
 
 use super::{Request, RequestState};
-use crate::model::{Authority, Caller, Code, LeaseId, Refusal, RequestId};
+use crate::model::{Authority, Caller, Code, LeaseId, NodeName, Refusal, RequestId};
 
 /// What cancelling a request comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,25 @@ pub fn cancel_by<L>(
         let message = format!("lease request {id} is not yours; only its owner or an admin may cancel it");
         return Err(Refusal::new(Code::InsufficientPermissions, message));
     }
+    judge(id, request, lease_of)
+}
+
+/// The same for a gateway, which has checked the owner: it may cancel what it has asked for itself, and knows of nothing
+/// else.
+///
+/// # Errors
+/// `UNKNOWN_LEASE_REQUEST`, `REQUEST_NOT_CANCELLABLE`, in this order.
+pub fn cancel_for<L>(
+    id: &RequestId,
+    request: Option<&Request<L>>,
+    gateway: &NodeName,
+    lease_of: impl Fn(&L) -> &LeaseId,
+) -> Result<Cancel, Refusal> {
+    let own = request.filter(|request| request.requester.via.as_ref() == Some(gateway));
+    judge(id, own.ok_or_else(|| unknown_request(id))?, lease_of)
+}
+
+fn judge<L>(id: &RequestId, request: &Request<L>, lease_of: impl Fn(&L) -> &LeaseId) -> Result<Cancel, Refusal> {
     match &request.state {
         RequestState::Open => Ok(Cancel::Open),
         RequestState::Cancelled => Ok(Cancel::Done),

@@ -94,7 +94,15 @@ impl Ledger {
         speaker: Speaker,
         by_name: Option<&ResourceAddress>,
     ) -> Result<Admitted, Refusal> {
-        debug_assert!(!self.entries.contains_key(&ask.id), "a request is admitted once");
+        let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
+        let waits_there = |id: &&RequestId| {
+            by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
+        };
+        let standing = held.iter().find(waits_there).cloned();
+        debug_assert!(
+            standing.as_ref() == Some(&ask.id) || !self.entries.contains_key(&ask.id),
+            "a request is admitted once"
+        );
         if speaker == Speaker::Requester {
             if let Some(known) = ask.key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone()))) {
                 return if known.fingerprint == ask.fingerprint() {
@@ -103,14 +111,9 @@ impl Ledger {
                     Err(idempotency_conflict())
                 };
             }
-        }
-        let held = self.by_requester.get(&ask.requester).map_or(&[][..], Vec::as_slice);
-        let waits_there = |id: &&RequestId| {
-            by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
-        };
-        let standing = held.iter().find(waits_there).cloned();
-        if speaker == Speaker::Requester && standing.is_none() && held.len() >= self.requester_max {
-            return Err(self.already_leased(&ask.requester, held));
+            if standing.is_none() && held.len() >= self.requester_max {
+                return Err(self.already_leased(&ask.requester, held));
+            }
         }
         if let Some(id) = standing.as_ref().filter(|id| self.entries.get(id).is_some_and(|entry| entry.asking)) {
             return Ok(Admitted::Behind(id.clone()));
@@ -151,6 +154,17 @@ impl Ledger {
         let lease = lease.cloned().map(LeaseId::from);
         let stands = Entry { lease, former_lease: None, key: None, asking: false, ..former };
         self.insert_with(entry, stands, None);
+    }
+
+    /// Whose this open or granted request is.
+    pub fn requester_of(&self, request: &RequestId) -> Option<&Requester> {
+        self.entries.get(request).map(|entry| &entry.requester)
+    }
+
+    /// The room in which this entry stands unattended, and whose entry it is.
+    pub fn waits_for(&self, request: &RequestId) -> Option<(&ResourceAddress, &Requester)> {
+        let entry = self.entries.get(request).filter(|entry| !entry.asking)?;
+        Some((entry.waits_for.as_ref()?, &entry.requester))
     }
 
     /// Enters an unattended waiter that is already a fact: read from disk, or reported by a worker. A lease id that

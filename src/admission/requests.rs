@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::resource::EndReason;
 use crate::clock::RunTime;
 use crate::limits::{SETTLED_KEYS_PER_REQUESTER_MAX, SETTLED_REQUESTS_MAX};
-use crate::model::{IdempotencyKey, Refusal, RequestId, Requester};
+use crate::model::{Fingerprint, IdempotencyKey, Refusal, RequestId, Requester};
 
 /// A lease request; `L` is what a grant looks like to whoever keeps the book.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Request<L> {
     pub requester: Requester,
     /// Under which key.
     pub key: Option<IdempotencyKey>,
+    /// What the key stands for, where whoever keeps the book is to tell it again.
+    pub fingerprint: Option<Fingerprint>,
     /// When it came in.
     pub created_at: Timestamp,
     /// Where it stands.
@@ -97,8 +99,25 @@ impl<L> Requests<L> {
     /// Enters an open request; one that failed may come again.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
         self.stay(&id);
-        self.known
-            .insert(id, Request { requester, key, created_at, state: RequestState::Open, ended: None, stored: false });
+        self.known.insert(
+            id,
+            Request {
+                requester,
+                key,
+                fingerprint: None,
+                created_at,
+                state: RequestState::Open,
+                ended: None,
+                stored: false,
+            },
+        );
+    }
+
+    /// Says what the key of a request stands for.
+    pub fn stands_for(&mut self, id: &RequestId, fingerprint: Fingerprint) {
+        if let Some(request) = self.known.get_mut(id) {
+            request.fingerprint = Some(fingerprint);
+        }
     }
 
     /// The request is on disk too, and is to be forgotten there when it is dropped here.
@@ -160,6 +179,16 @@ impl<L> Requests<L> {
     /// A request.
     pub fn get(&self, id: &RequestId) -> Option<&Request<L>> {
         self.known.get(id)
+    }
+
+    /// Since when the retention of a settled request runs; none while it is open or its lease is active.
+    pub fn settled_since(&self, id: &RequestId) -> Option<RunTime> {
+        self.places.get(id).map(|(since, _)| *since)
+    }
+
+    /// All requests, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&RequestId, &Request<L>)> {
+        self.known.iter()
     }
 
     /// The open requests.

@@ -5,7 +5,7 @@ use super::output::Output;
 use super::table;
 use crate::client::Client;
 use crate::service::answers::{OneResource, Resources, Workers};
-use crate::service::views::{Connection, LeaseBrief, ResourceView, StatusView, WorkerView};
+use crate::service::views::{Connection, GatewayView, LeaseBrief, ResourceView, StatusView, WorkerView};
 
 pub(super) async fn resources(
     command: ResourceCommand,
@@ -131,6 +131,12 @@ fn worker_list(workers: &[WorkerView]) -> String {
     table::list(["WORKER", "CONNECTION", "RESOURCES", "LEASES", "LAST SEEN", "VERSION", "PROTOCOL"], rows)
 }
 
+fn gateway_line(gateway: &GatewayView) -> String {
+    let GatewayView { name, address, connection, since, reason } = gateway;
+    let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{name} at {address}, {} since {since:.0}{why}", connection.as_str())
+}
+
 pub(super) fn status_sheet(status: &StatusView) -> String {
     let node = &status.node;
     let ready = if node.ready { "ready" } else { "not ready" };
@@ -146,6 +152,7 @@ pub(super) fn status_sheet(status: &StatusView) -> String {
         ("resources", resources),
         ("leases", status.leases.to_string()),
         ("waiting", status.waiting.to_string()),
+        ("gateway", status.gateway.as_ref().map(gateway_line).unwrap_or_default()),
     ]);
     if let Some(workers) = status.workers.as_deref().filter(|workers| !workers.is_empty()) {
         text = text + "\n" + &worker_list(workers);

@@ -2,6 +2,7 @@
 
 use ractor::RpcReplyPort;
 
+use super::asked::LeaveReply;
 use super::desk::{DeskState, Note, OpKind, Watcher};
 use super::directory::{Choice, all_held};
 use super::message::{Asked, FirstGrant, Grant, Origin, Said};
@@ -11,7 +12,7 @@ use crate::admission::resource::{Change, Command, Held, Otherwise, Rejection};
 use crate::admission::{Admitted, Attendance, Joined, Rank, RequestState, Speaker, Waiter};
 use crate::limits::WATCHERS_MAX;
 use crate::model::{
-    Ask, Code, Door, Proposal, Refusal, RequestId, ResourceAddress, ResourceId, Selector, Target, WaitPolicy,
+    Ask, Code, Door, NodeName, Proposal, Refusal, RequestId, ResourceAddress, ResourceId, Selector, Target, WaitPolicy,
 };
 
 impl DeskState {
@@ -28,6 +29,11 @@ impl DeskState {
         match origin {
             Origin::Client => self.admit(ask, origin, Speaker::Requester, reply),
             Origin::Gateway { attempt, .. } => {
+                let known = self.requests.get(&ask.id).map(|request| &request.requester);
+                if known.or_else(|| self.ledger.requester_of(&ask.id)).is_some_and(|known| *known != ask.requester) {
+                    let why = "names a request of another requester on this worker; draw a new id";
+                    return self.say(reply, Err(Refusal::bad_field("request", why)));
+                }
                 let Some(reply) = self.seen_attempt(&ask.id, attempt, reply) else { return };
                 self.attempts.take(&ask.id, attempt);
                 self.admit(ask, origin, Speaker::Gateway, reply);
@@ -56,11 +62,13 @@ impl DeskState {
         if self.attempts.is_cancelled(id, attempt) {
             self.say(reply, Err(too_late()));
         } else if self.attempts.is_taken(id, attempt) && state.is_some() {
-            let on_its_way = self.open.get(id).is_some_and(|open| !open.waits());
-            if on_its_way {
-                self.add_watcher(id, Watcher::Caller(reply));
-            } else {
-                self.replay(id, reply);
+            match (state, self.place_of(id)) {
+                (Some(RequestState::Open), Some(place)) => {
+                    self.asked_about(id);
+                    self.say(reply, Ok(Asked::Pending(place)));
+                }
+                (Some(RequestState::Open), None) => self.add_watcher(id, Watcher::Gateway(reply)),
+                _ => self.replay(id, reply),
             }
         } else if alive {
             // Another attempt waits or holds a lease: the gateway asks about that one before it sends a new one.
@@ -151,8 +159,13 @@ impl DeskState {
         let id = ask.id.clone();
         self.requests.open(id.clone(), ask.requester.clone(), ask.key.clone(), now.wall);
         self.open.insert(id.clone(), OpenRequest::new(ask.wait, speaker == Speaker::Gateway, now.run));
-        self.watchers.insert(id.clone(), vec![Watcher::Caller(reply)]);
+        let watcher = match origin {
+            Origin::Client => Watcher::Caller(reply),
+            Origin::Gateway { .. } => Watcher::Gateway(reply),
+        };
+        self.watchers.insert(id.clone(), vec![watcher]);
         let waiter = self.newcomer(&ask, proposal(&ask, origin));
+        self.requests.stands_for(&id, waiter.proposal.fingerprint);
         match &ask.target {
             Target::Resource(address) => match self.resolve(address) {
                 Ok(resource) => self.ask_resource(&resource, &ask, waiter, speaker),
@@ -304,18 +317,15 @@ impl DeskState {
         &mut self,
         request: RequestId,
         attempt: u32,
+        gateway: &NodeName,
         reply: RpcReplyPort<Said<Option<Grant>>>,
     ) {
-        match self.requests.get(&request).map(|request| &request.state) {
+        let own = self.requests.get(&request).filter(|request| request.requester.via.as_ref() == Some(gateway));
+        match own.map(|request| &request.state) {
             Some(RequestState::Open) => {
-                // A probe is settled as soon as its commit is. One that waits is taken out, unless it gets its lease first;
-                // whatever comes of that, the attempt is not taken on again.
+                // What is being written is settled as soon as it is; one that waits is taken out.
                 self.add_watcher(&request, Watcher::Settler(reply));
-                let wait = self.open.get(&request).map(|open| open.wait);
-                if let Some(WaitPolicy::Wait { .. }) = wait {
-                    self.attempts.cancel(&request, attempt);
-                    self.withdraw(&request, Rejection::TakenBack, None);
-                }
+                self.take_back(&request, attempt);
             }
             Some(RequestState::Granted(first)) => {
                 let grant = self.find_lease(&first.lease.id).filter(|grant| grant.lease.fence == first.lease.fence);
@@ -326,7 +336,10 @@ impl DeskState {
             }
             Some(RequestState::Failed(_) | RequestState::Cancelled) | None => {
                 self.attempts.cancel(&request, attempt);
-                self.say(reply, Ok(None));
+                match self.waits_for_gateway(&request, gateway) {
+                    Some((resource, holder)) => self.leave(&resource, holder, LeaveReply::TakenBack(reply)),
+                    None => self.say(reply, Ok(None)),
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
 use tokio::task::JoinHandle;
 
+use super::asked::LeaveReply;
 use super::attempts::Attempts;
 use super::calendar::CalendarOp;
 use super::calendar_index::CalendarIndex;
@@ -21,11 +22,11 @@ use super::directory::{Entry, Life};
 use super::drift::Drift;
 use super::gateway_link::GatewayLink;
 use super::message::{
-    Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, ReleasedNow, RequestNow, ResourceNow, Said, Until,
+    Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until,
 };
 use super::monitor::Monitor;
 use super::open::{OpenRequest, Parked};
-use super::reporter::{Reporter, report};
+use super::reporter::Reporter;
 #[cfg(test)]
 use super::resource::ResourceMessage;
 use super::restart::Restarted;
@@ -41,6 +42,7 @@ use crate::model::{
 };
 use crate::store::Store;
 use crate::wire::calendar::CalendarAnswer;
+use crate::wire::report::ResourceReport;
 
 /// The actor; what it is comes with [`DeskArguments`].
 #[derive(Debug)]
@@ -122,7 +124,10 @@ pub(super) type Timer = JoinHandle<Result<(), MessagingErr<DeskMessage>>>;
 pub(super) enum Watcher {
     /// Whoever asked for the lease.
     Caller(RpcReplyPort<Said<Asked>>),
-    /// A gateway that settles a dispatch: it hears the end only.
+    /// A gateway: where its request waits, it hears the place at once.
+    Gateway(RpcReplyPort<Said<Asked>>),
+    /// A gateway that wants to know whether it waits.
+    Looker(RpcReplyPort<Said<PendingNow>>),
     Settler(RpcReplyPort<Said<Option<Grant>>>),
     Reader(Until, RpcReplyPort<Option<RequestNow>>),
 }
@@ -131,7 +136,8 @@ impl Watcher {
     /// True when nobody listens any more.
     pub(super) fn has_gone(&self) -> bool {
         match self {
-            Watcher::Caller(reply) => reply.is_closed(),
+            Watcher::Caller(reply) | Watcher::Gateway(reply) => reply.is_closed(),
+            Watcher::Looker(reply) => reply.is_closed(),
             Watcher::Settler(reply) => reply.is_closed(),
             Watcher::Reader(_, reply) => reply.is_closed(),
         }
@@ -160,11 +166,16 @@ pub(super) enum OpKind {
     },
     Leave {
         holder: Requester,
-        reply: RpcReplyPort<Result<bool, Refusal>>,
+        reply: LeaveReply,
+    },
+    /// A gateway asks about an unattended waiter.
+    See {
+        request: RequestId,
+        reply: RpcReplyPort<Said<PendingNow>>,
     },
     Drain {
         drained: bool,
-        reply: RpcReplyPort<Result<ResourceNow, Refusal>>,
+        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
     },
     /// With the time of the last renewal before this one.
     Renew {
@@ -286,17 +297,14 @@ impl Actor for Desk {
         match message {
             DeskMessage::Request { ask, origin, reply } => state.request(*ask, origin, reply),
             DeskMessage::Cancel { request, authority, reply } => state.cancel(&request, &authority, reply),
-            DeskMessage::Settle { request, attempt, reply } => state.settle_attempt(request, attempt, reply),
-            DeskMessage::Leave { requester, address, reply } => match state.resolve(&address) {
-                Ok(resource) => {
-                    let kind = OpKind::Leave { holder: requester.clone(), reply };
-                    state.send(&resource, kind, Command::Leave { holder: requester });
-                }
-                Err(refusal) => drop(reply.send(Err(refusal))),
-            },
+            DeskMessage::Look { request, gateway, reply } => state.look(&request, &gateway, reply),
+            DeskMessage::Settle { request, attempt, gateway, reply } => {
+                state.settle_attempt(request, attempt, &gateway, reply);
+            }
+            DeskMessage::Leave { requester, address, reply } => state.leave_at(&address, requester, reply),
             DeskMessage::Drain { address, drained, reply } => match state.resolve(&address) {
                 Ok(resource) => state.send(&resource, OpKind::Drain { drained, reply }, Command::Drain(drained)),
-                Err(refusal) => drop(reply.send(Err(refusal))),
+                Err(refusal) => state.say(reply, Err(refusal)),
             },
             DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply } => {
                 let (of, by) = (lease.clone(), authority.clone());
@@ -337,11 +345,8 @@ impl Actor for Desk {
                 state.asked_about(&id);
                 let _ = reply.send(state.request_now(&id));
             }
-            DeskMessage::Subscribe(reply) => {
-                let now = state.clock.now();
-                let resources = state.directory.iter().map(|entry| report(entry, now)).collect();
-                let _ = reply.send(state.reporter.subscribe(resources));
-            }
+            DeskMessage::Subscribe(gateway, reply) => state.subscribe(gateway, reply),
+            DeskMessage::Digest => state.reporter.say_digest(),
             #[cfg(test)]
             DeskMessage::PanicResource(id) => {
                 if let Some(Entry { life: Life::Active(actor), .. }) = state.directory.get(&id) {

@@ -12,11 +12,12 @@ use crate::admission::resource::{Change, Held, Reply};
 use crate::admission::ticket::Stub;
 use crate::clock::RunTime;
 use crate::model::{
-    Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, Priority, Refusal, RequestId,
-    Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
+    Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, Priority, Refusal,
+    RequestId, Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
 };
 use crate::store::{CommitError, OpenError, ReadError, Reopened, Violation};
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
+use crate::wire::report::ResourceReport;
 
 /// Names one command that a resource has been given, in this life of the node.
 pub(super) type OpId = u64;
@@ -70,13 +71,13 @@ pub enum Asked {
     Granted(Grant),
     /// This request is open: it waits, or is on its way to a resource.
     Open(RequestId),
-    /// It stands in a waiting room, unattended.
+    /// It stands in a waiting room: unattended, or as a gateway's.
     Pending(PendingNow),
     /// The key stands for this request, which was cancelled.
     Cancelled(RequestId),
 }
 
-/// Where an unattended waiter stands.
+/// Where one stands who waits by name: an unattended waiter, or a gateway's request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingNow {
     /// In whose waiting room.
@@ -85,6 +86,10 @@ pub struct PendingNow {
     pub mode: Mode,
     /// The place, from 1.
     pub position: usize,
+    /// Why nothing moves; none for an unattended waiter.
+    pub waiting_for: Option<WaitingFor>,
+    /// Until when at the latest, where that is known; wall time.
+    pub until: Option<Timestamp>,
     /// The same for a later run, to be signed.
     pub place: Stub,
 }
@@ -213,7 +218,16 @@ pub enum DeskMessage {
         /// On whose word; a gateway's is good for its own requesters.
         authority: Authority,
         /// Answered once it is durable.
-        reply: RpcReplyPort<Result<(), Refusal>>,
+        reply: RpcReplyPort<Said<()>>,
+    },
+    /// Where does a request of a gateway's stand that waits by name? Asking keeps it alive.
+    Look {
+        /// Which.
+        request: RequestId,
+        /// Whose.
+        gateway: NodeName,
+        /// `UNKNOWN_LEASE_REQUEST` when it does not wait.
+        reply: RpcReplyPort<Said<PendingNow>>,
     },
     /// Leave a waiting room.
     Leave {
@@ -222,7 +236,7 @@ pub enum DeskMessage {
         /// Which.
         address: ResourceAddress,
         /// Whether it stood in it.
-        reply: RpcReplyPort<Result<bool, Refusal>>,
+        reply: RpcReplyPort<Said<bool>>,
     },
     /// Take a resource out, or bring it back.
     Drain {
@@ -230,15 +244,28 @@ pub enum DeskMessage {
         address: ResourceAddress,
         /// Which of the two.
         drained: bool,
-        /// The resource as it then is.
-        reply: RpcReplyPort<Result<ResourceNow, Refusal>>,
+        /// The resource as it then is, and as it is reported.
+        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
     },
     /// Who waits for a resource by its name.
     WaitingRoom(ResourceAddress, RpcReplyPort<Result<(ResourceId, Vec<WaiterNow>), Refusal>>),
+    /// A page of the same.
+    Waiters {
+        /// For which resource.
+        resource: ResourceId,
+        /// How many at the front are left out.
+        after: usize,
+        /// How many at the most.
+        most: usize,
+        /// They, and whether there are more behind them.
+        reply: RpcReplyPort<Said<(Vec<WaiterNow>, bool)>>,
+    },
     /// What became of a dispatch whose answer was lost?
     Settle {
         /// The gateway's request.
         request: RequestId,
+        /// Which gateway asks; the requests of others are none of its own.
+        gateway: NodeName,
         /// The attempt.
         attempt: u32,
         /// Answered with the lease it got, or with none: then it never gets one.
@@ -297,8 +324,10 @@ pub enum DeskMessage {
     Resources(Option<Selector>, RpcReplyPort<Vec<ResourceNow>>),
     /// One resource.
     Resource(ResourceAddress, RpcReplyPort<Result<ResourceNow, Refusal>>),
-    /// Everything, and every change from now on; the former subscriber gets no more.
-    Subscribe(RpcReplyPort<Subscription>),
+    /// Everything that this gateway is told, and every change from now on; the former subscriber gets no more.
+    Subscribe(NodeName, RpcReplyPort<Subscription>),
+    /// Let the subscriber hear, behind the changes so far, what everything comes to.
+    Digest,
     /// Take no more requests; leases are renewed and released as before.
     Stop,
     /// From a resource: a command is done.

@@ -4,6 +4,7 @@
 //! [`Uplink`](uplink) keeps the gateway up to date and carries its calls. Calls go down, casts go up.
 
 mod admit;
+mod asked;
 mod attempts;
 mod calendar;
 mod calendar_index;
@@ -20,6 +21,7 @@ mod pump;
 mod read;
 mod relay;
 mod reopen;
+mod reported;
 mod reporter;
 mod resource;
 pub mod restart;

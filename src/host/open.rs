@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ractor::RpcReplyPort;
 
+use super::asked::LeaveReply;
 use super::desk::{DeskState, Note, OpKind, Watcher};
 use super::message::{Asked, Grant, ReleasedNow, Said};
 use crate::admission::Waiter;
@@ -36,7 +37,9 @@ pub(super) struct OpenRequest {
     /// True while the resource that it waits for is being told to let it go.
     leaving: bool,
     /// Who has cancelled it.
-    cancels: Vec<RpcReplyPort<Result<(), Refusal>>>,
+    cancels: Vec<RpcReplyPort<Said<()>>>,
+    /// The attempt that its gateway has taken back: nothing is remembered of one that has waited.
+    taken_back: Option<u32>,
 }
 
 /// Where a request stands.
@@ -74,6 +77,7 @@ impl OpenRequest {
             withdrawing: None,
             leaving: false,
             cancels: Vec::new(),
+            taken_back: None,
         }
     }
 
@@ -153,22 +157,46 @@ impl DeskState {
     }
 
     /// An owner cancels a request.
-    pub(super) fn cancel(&mut self, id: &RequestId, authority: &Authority, reply: RpcReplyPort<Result<(), Refusal>>) {
-        let answer = match cancel::cancel_by(id, self.requests.get(id), authority, |first| &first.lease.id) {
-            Ok(Cancel::Open) => return self.withdraw(id, Rejection::Cancelled, Some(reply)),
-            Ok(Cancel::Done) => Ok(()),
-            Err(refusal) => Err(refusal),
+    pub(super) fn cancel(&mut self, id: &RequestId, authority: &Authority, reply: RpcReplyPort<Said<()>>) {
+        let known = self.requests.get(id);
+        let answer = match authority {
+            Authority::Client(caller) => cancel::cancel(id, known, caller, |first| &first.lease.id),
+            Authority::Gateway { name, .. } => match self.waits_for_gateway(id, name) {
+                Some((resource, holder)) if known.is_none() => {
+                    return self.leave(&resource, holder, LeaveReply::Cancelled(reply));
+                }
+                _ => cancel::cancel_for(id, known, name, |first| &first.lease.id),
+            },
         };
-        let _ = reply.send(answer);
+        match answer {
+            Ok(Cancel::Open) => self.withdraw(id, Rejection::Cancelled, Some(reply)),
+            Ok(Cancel::Done) => self.say(reply, Ok(())),
+            Err(refusal) => self.say(reply, Err(refusal)),
+        }
+    }
+
+    /// The gateway takes an attempt back whose answer was lost. One that is under way may still be granted; one that
+    /// waits, or comes to wait, is taken out, and nothing is remembered of it.
+    pub(super) fn take_back(&mut self, id: &RequestId, attempt: u32) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        open.taken_back = Some(attempt);
+        if matches!(open.wait, WaitPolicy::Wait { .. }) {
+            self.withdraw(id, Rejection::TakenBack, None);
+        }
+    }
+
+    /// The same for an unattended waiter that has just come to stand here as this request.
+    pub(super) fn leave_if_taken_back(&mut self, resource: &ResourceId, id: &RequestId, entry: &RequestId) {
+        let Some(attempt) = self.open.get(id).and_then(|open| open.taken_back) else { return };
+        self.attempts.cancel(id, attempt);
+        let holder = self.directory.get(resource).and_then(|it| it.state.queue.get(entry)).filter(|_| entry == id);
+        if let Some(holder) = holder.map(|waiter| waiter.proposal.holder.clone()) {
+            self.leave(resource, holder, LeaveReply::Nobody);
+        }
     }
 
     /// Gives a request up, now or as soon as the answer that is out has come.
-    pub(super) fn withdraw(
-        &mut self,
-        id: &RequestId,
-        why: Rejection,
-        reply: Option<RpcReplyPort<Result<(), Refusal>>>,
-    ) {
+    pub(super) fn withdraw(&mut self, id: &RequestId, why: Rejection, reply: Option<RpcReplyPort<Said<()>>>) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.cancels.extend(reply);
         match &open.stage {
@@ -224,8 +252,8 @@ impl DeskState {
         let now = self.clock.now().run;
         let Some(open) = self.open.get_mut(id) else { return };
         (open.withdrawing, open.leaving) = (None, false);
-        for reply in open.cancels.drain(..) {
-            let _ = reply.send(Err(refusal.clone()));
+        for reply in std::mem::take(&mut open.cancels) {
+            self.say(reply, Err(refusal.clone()));
         }
         self.attention.set(id, Some(now + RETRY));
     }
@@ -233,6 +261,10 @@ impl DeskState {
     /// A request that waited has ended without a lease: everything it held is free.
     pub(super) fn end_without_lease(&mut self, id: &RequestId, why: Rejection, refusal: Refusal) {
         let now = self.clock.now().run;
+        let taken_back = self.open.get(id).and_then(|open| open.taken_back).filter(|_| why == Rejection::TakenBack);
+        if let Some(attempt) = taken_back {
+            self.attempts.cancel(id, attempt);
+        }
         if why.is_remembered() {
             self.ledger.close(id);
         } else {
@@ -247,10 +279,10 @@ impl DeskState {
             }
             _ => self.requests.fail(id, refusal.clone(), why.is_remembered(), now),
         }
-        let cancels = self.close_request(id);
-        for reply in cancels {
+        self.report_end(id);
+        for reply in self.close_request(id) {
             // Whoever cancelled wanted no lease, and there is none.
-            let _ = reply.send(Ok(()));
+            self.say(reply, Ok(()));
         }
         match why {
             Rejection::Cancelled => self.tell_watchers(id, &Ok(Asked::Cancelled(id.clone()))),
@@ -261,14 +293,15 @@ impl DeskState {
     /// A request has got its lease.
     pub(super) fn end_with_lease(&mut self, id: &RequestId, grant: Grant) {
         let lease = grant.lease.id.clone();
+        self.report_end(id);
         for reply in self.close_request(id) {
-            let _ = reply.send(Err(not_cancellable(id, Some(&lease))));
+            self.say(reply, Err(not_cancellable(id, Some(&lease))));
         }
         self.tell_watchers(id, &Ok(Asked::Granted(grant)));
     }
 
     /// The request is settled. Answers with those who have cancelled it.
-    pub(super) fn close_request(&mut self, id: &RequestId) -> Vec<RpcReplyPort<Result<(), Refusal>>> {
+    pub(super) fn close_request(&mut self, id: &RequestId) -> Vec<RpcReplyPort<Said<()>>> {
         self.attention.set(id, None);
         self.open.remove(id).map(|open| open.cancels).unwrap_or_default()
     }

@@ -58,10 +58,19 @@ impl DeskState {
             }
             DeskMessage::WaitingRoom(address, reply) => {
                 let found = self.resolve(&address).map(|id| {
-                    let waiters = self.waiters_of(&id);
+                    let waiters = self.waiters_of(&id, 0, usize::MAX);
                     (id, waiters)
                 });
                 let _ = reply.send(found);
+            }
+            DeskMessage::Waiters { resource, after, most, reply } => {
+                let found = self.resolve(&ResourceAddress { worker: None, id: resource }).map(|id| {
+                    let waiters = self.waiters_of(&id, after, most);
+                    let all = self.directory.get(&id).map_or(0, |entry| entry.state.queue.len());
+                    let more = after.saturating_add(waiters.len()) < all;
+                    (waiters, more)
+                });
+                self.say(reply, found);
             }
             _ => unreachable!("every other message is handled where it is matched"),
         }
@@ -122,7 +131,7 @@ impl DeskState {
     }
 
     /// The waiter of an open request, and whether it waits in the pool.
-    fn standing<'a>(&'a self, id: &RequestId, stage: &'a Stage) -> Option<(&'a Waiter, bool)> {
+    pub(super) fn standing<'a>(&'a self, id: &RequestId, stage: &'a Stage) -> Option<(&'a Waiter, bool)> {
         match stage {
             Stage::Placing | Stage::Joining(_) => None,
             Stage::Room(resource) => Some((self.directory.get(resource)?.state.queue.get(id)?, false)),
@@ -190,8 +199,8 @@ impl DeskState {
         reasons.first().copied().unwrap_or((WaitingFor::Leased, None))
     }
 
-    /// Who waits for a resource, in their order.
-    fn waiters_of(&self, id: &ResourceId) -> Vec<WaiterNow> {
+    /// Who waits for a resource, in their order, behind the first `after`.
+    fn waiters_of(&self, id: &ResourceId, after: usize, most: usize) -> Vec<WaiterNow> {
         let now = self.clock.now();
         let Some(entry) = self.directory.get(id) else { return Vec::new() };
         let show = |waiter: &Waiter| {
@@ -206,7 +215,7 @@ impl DeskState {
                 priority: waiter.proposal.priority,
             }
         };
-        entry.state.queue.iter().map(show).collect()
+        entry.state.queue.iter().skip(after).take(most).map(show).collect()
     }
 }
 

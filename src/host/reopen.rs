@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::desk::{DeskState, Op, OpKind};
 use super::directory::Life;
 use super::message::{DeskMessage, OpId};
+use super::reported::reopened_rows;
 use super::restored::restored;
 use super::settle::Told;
 use crate::admission::calendar::{self, HeldSlot};
@@ -145,6 +146,7 @@ impl DeskState {
             .filter(|waiter| !waiter.is_attended() && state.queue.get(&waiter.proposal.request).is_none())
             .map(|waiter| waiter.proposal.request.clone())
             .collect();
+        let rows = reopened_rows(entry, &state);
         self.index.remove(&entry.state.calendar);
         self.index.add(&state.calendar);
         self.directory.set_state(resource, state);
@@ -159,9 +161,8 @@ impl DeskState {
         for held in &begun {
             self.granted(resource, held);
         }
-        if let Some(entry) = self.directory.get(resource) {
-            self.reporter.changed(entry, now);
-        }
+        self.report_resource(resource);
+        rows.into_iter().for_each(|row| self.report_row(row));
         for held in begun {
             self.tell(Told::Granted(Box::new(held)));
         }
@@ -238,6 +239,10 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
             };
             if is_there(state) { not_done() } else { Reply::Left(is_there(before)) }
         }
+        OpKind::See { request, .. } => state.queue.get(request).map_or(Reply::Left(false), |waiter| Reply::Pending {
+            request: request.clone(),
+            position: state.queue.position(waiter.rank),
+        }),
         OpKind::Drain { drained, .. } if state.drained == *drained => Reply::Done,
         OpKind::Drain { .. } | OpKind::Rewrite => not_done(),
         // Nobody was admitted, so that is still to be done.

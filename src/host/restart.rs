@@ -198,7 +198,8 @@ impl Restoring {
             if let (Some(key), false) = (&own_key, active.contains(id) || request.outcome == StoredOutcome::Open) {
                 ledger.remember(id, &request.requester, key.clone(), request.fingerprint);
             }
-            requests.open(id.clone(), request.requester.clone(), own_key, request.created_at);
+            requests.open(id.clone(), request.requester.clone(), request.key.clone(), request.created_at);
+            requests.stands_for(id, request.fingerprint);
             requests.store(id);
             if let Some(place) = &request.place {
                 returning.add(id.clone(), place.clone());

@@ -9,6 +9,8 @@ use super::offers::is_shared_now;
 use super::open::{Parked, Stage};
 use super::pump::mode_of;
 use super::read::{grant, resource_now};
+use super::reported::{add_rows, has_windows, is_reported, report};
+use crate::admission::cancel::unknown_request;
 use crate::admission::resource::{Change, Departure, Held, Reply};
 use crate::admission::{Speaker, Waiter};
 use crate::clock::Now;
@@ -31,7 +33,10 @@ impl DeskState {
             entry.out = None;
         }
         entry.admission_left |= admission_left;
-        self.adopt(&resource, changes);
+        let is_edge = matches!(self.ops.get(&op), Some(Op { kind: OpKind::Edge { .. }, .. }));
+        // Where a window has begun or ended, another is the next.
+        let shown = is_edge && has_windows(entry);
+        self.adopt(&resource, changes, shown);
         if failed {
             self.pause(&resource);
         }
@@ -40,9 +45,9 @@ impl DeskState {
     }
 
     /// Takes in what has changed on a resource: what ended is free before anybody hears of it, and it is reported.
-    fn adopt(&mut self, resource: &ResourceId, changes: Vec<Change>) {
-        let mut told = Vec::new();
-        let mut shown = false;
+    /// With `shown` it is reported in any case.
+    fn adopt(&mut self, resource: &ResourceId, changes: Vec<Change>, mut shown: bool) {
+        let (mut told, mut rows) = (Vec::new(), Vec::new());
         let was_shared = self.directory.get(resource).is_some_and(is_shared_now);
         let mut holders_changed = false;
         for change in changes {
@@ -54,7 +59,8 @@ impl DeskState {
                 entry.failures = 0;
                 entry.admission_declined = false;
             }
-            shown |= is_reported(&change);
+            shown |= self.directory.get(resource).is_some_and(|entry| is_reported(entry, &change));
+            add_rows(resource, &change, &mut rows);
             holders_changed |= matches!(change, Change::Granted { .. } | Change::Ended { .. } | Change::Drained { .. });
             self.directory.apply(resource, change.clone());
             if let Change::Calendar(change) = &change {
@@ -79,10 +85,10 @@ impl DeskState {
         }
         self.set_edge(resource);
         self.set_wake(resource);
-        let Some(entry) = self.directory.get(resource) else { return };
         if shown {
-            self.reporter.changed(entry, self.clock.now());
+            self.report_resource(resource);
         }
+        rows.into_iter().for_each(|row| self.report_row(row));
         // Now that everything is known, whoever waited hears it.
         for end in told {
             self.tell(end);
@@ -176,15 +182,26 @@ impl DeskState {
             },
             OpKind::Leave { reply: caller, .. } => {
                 let answer = if let Reply::Left(left) = reply { Ok(left) } else { Err(refusal_of(reply)) };
-                let _ = caller.send(answer);
+                self.say_left(caller, answer);
+            }
+            OpKind::See { request, reply: caller } => {
+                let answer = match reply {
+                    Reply::Pending { position, .. } => {
+                        let place = self.standing_place(&resource, &request, position);
+                        place.ok_or_else(|| unknown_request(&request))
+                    }
+                    Reply::Left(_) => Err(unknown_request(&request)),
+                    reply => Err(refusal_of(reply)),
+                };
+                self.say(caller, answer);
             }
             OpKind::Drain { reply: caller, .. } => {
-                let entry = self.directory.get(&resource);
+                let (entry, now) = (self.directory.get(&resource), self.clock.now());
                 let answer = match (reply, entry) {
-                    (Reply::Done, Some(entry)) => Ok(resource_now(entry, self.link.node(), self.clock.now())),
+                    (Reply::Done, Some(entry)) => Ok((resource_now(entry, self.link.node(), now), report(entry, now))),
                     (reply, _) => Err(refusal_of(reply)),
                 };
-                let _ = caller.send(answer);
+                self.say(caller, answer);
             }
             OpKind::Renew { lease, authority, reply: caller, .. } => {
                 let answer = match reply {
@@ -277,11 +294,23 @@ impl DeskState {
         let Some(standing) = standing else { return };
         self.ledger.waits(id, entry, chosen(&standing).as_ref());
         self.requests.discard(id);
+        self.leave_if_taken_back(resource, id, entry);
         self.close_request(id);
-        let place = self.returning.stub(&standing);
-        let mode = standing.proposal.mode;
-        let now = PendingNow { resource: resource.clone(), mode, position, place };
+        let Some(now) = self.standing_place(resource, entry, position) else { return };
         self.tell_watchers(id, &Ok(Asked::Pending(now)));
+    }
+
+    /// What an unattended waiter is told.
+    fn standing_place(&self, resource: &ResourceId, entry: &RequestId, position: usize) -> Option<PendingNow> {
+        let standing = self.directory.get(resource)?.state.queue.get(entry)?;
+        Some(PendingNow {
+            resource: resource.clone(),
+            mode: standing.proposal.mode,
+            position,
+            waiting_for: None,
+            until: None,
+            place: self.returning.stub(standing),
+        })
     }
 
     /// The ask of an unattended waiter was refused: it goes on standing where it stood.
@@ -306,7 +335,7 @@ impl DeskState {
         self.ledger.refuse(id);
         self.requests.fail(id, refusal.clone(), false, now);
         for reply in self.close_request(id) {
-            let _ = reply.send(Ok(()));
+            self.say(reply, Ok(()));
         }
         self.tell_watchers(id, &Err(refusal));
     }
@@ -348,30 +377,6 @@ fn pause_after(failures: u32) -> Duration {
     RETRY_FIRST.saturating_mul(1 << failures.min(10)).min(RETRY_LONGEST)
 }
 
-/// True for what changes the report of a resource.
-fn is_reported(change: &Change) -> bool {
-    match change {
-        Change::Granted { .. }
-        | Change::Renewed { .. }
-        | Change::Ended { .. }
-        | Change::Drained { .. }
-        | Change::Joined { .. }
-        | Change::Left { .. } => true,
-        Change::Requested { .. }
-        | Change::Queued { .. }
-        | Change::Moved { .. }
-        | Change::Seen { .. }
-        | Change::Rejected { .. }
-        | Change::Declined { .. }
-        | Change::Reserved(_)
-        | Change::Unreserved { .. }
-        | Change::Calendar(_)
-        | Change::NodeHoldsPaused(_)
-        | Change::NodeDrained(_)
-        | Change::Violated { .. } => false,
-    }
-}
-
 /// An end that is to be told.
 pub(super) enum Told {
     Granted(Box<Held>),
@@ -379,7 +384,7 @@ pub(super) enum Told {
 }
 
 /// The lease id that a waiter chose.
-fn chosen(waiter: &Waiter) -> Option<ChosenLeaseId> {
+pub(super) fn chosen(waiter: &Waiter) -> Option<ChosenLeaseId> {
     let proposal = &waiter.proposal;
     proposal.lease.as_chosen().filter(|_| proposal.id_chosen_by_requester)
 }

@@ -218,7 +218,12 @@ async fn an_attempt_that_was_settled_as_nothing_is_refused_and_the_next_is_a_new
     assert_eq!(again.lease.fence, first.lease.fence, "the same dispatch twice has one answer");
     assert_eq!(granted(bench.dispatch(&id, 2)).await.unwrap_err(), Code::Stopping, "the first attempt holds a lease");
     answer(bench.release(&first)).await.unwrap();
-    let settled = bench.send(|reply| DeskMessage::Settle { request: id.clone(), attempt: 2, reply });
+    let settled = bench.send(|reply| DeskMessage::Settle {
+        request: id.clone(),
+        attempt: 2,
+        gateway: "gateway".parse().unwrap(),
+        reply,
+    });
     assert_eq!(answer(settled).await.unwrap(), None, "its lease is over");
     assert_eq!(granted(bench.dispatch(&id, 1)).await.unwrap_err(), Code::Stopping, "an ended lease is nobody's answer");
     let next = granted(bench.dispatch(&id, 3)).await.unwrap();

@@ -5,6 +5,7 @@ use ractor::RpcReplyPort;
 use super::desk::{DeskState, Watcher};
 use super::message::{Asked, RequestNow, Said, Until};
 use crate::admission::RequestState;
+use crate::admission::cancel::unknown_request;
 use crate::limits::WATCHERS_MAX;
 use crate::model::{Refusal, RequestId};
 
@@ -36,6 +37,11 @@ impl DeskState {
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             match watcher {
                 Watcher::Caller(reply) => self.say(reply, Ok(Asked::Open(id.clone()))),
+                Watcher::Gateway(reply) => {
+                    let place = self.place_of(id).ok_or_else(|| Refusal::internal("only a request by name waits here"));
+                    self.say(reply, place.map(Asked::Pending));
+                }
+                Watcher::Looker(reply) => self.say(reply, self.place_of(id).ok_or_else(|| unknown_request(id))),
                 Watcher::Reader(Until::FirstAnswer, reply) => drop(reply.send(self.request_now(id))),
                 watcher => staying.push(watcher),
             }
@@ -49,11 +55,13 @@ impl DeskState {
     pub(super) fn tell_watchers(&mut self, id: &RequestId, result: &Result<Asked, Refusal>) {
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             match watcher {
-                Watcher::Caller(reply) => self.say(reply, result.clone()),
+                Watcher::Caller(reply) | Watcher::Gateway(reply) => self.say(reply, result.clone()),
                 Watcher::Settler(reply) => {
                     let grant = if let Ok(Asked::Granted(grant)) = result { Some(grant.clone()) } else { None };
                     self.say(reply, Ok(grant));
                 }
+                // It does not wait, or waits no more.
+                Watcher::Looker(reply) => self.say(reply, Err(unknown_request(id))),
                 Watcher::Reader(_, reply) => drop(reply.send(self.request_now(id))),
             }
         }

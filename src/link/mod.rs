@@ -4,6 +4,7 @@
 //! [serves](serve).
 
 pub mod ask;
+mod denial;
 pub mod dial;
 mod endpoint;
 mod error;
@@ -11,6 +12,7 @@ pub mod listen;
 pub mod serve;
 mod stream;
 
+pub use denial::Denial;
 pub use endpoint::Udp;
 pub use error::{DialError, LinkError};
 pub use stream::{FrameReader, FrameWriter, read, write};

@@ -10,7 +10,7 @@ use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::admission::ticket::TicketKey;
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
-use crate::host::uplink::Uplink;
+use crate::host::uplink::{Standings, Uplink};
 use crate::host::{self, Host, HostArguments};
 use crate::http::{App, Server};
 use crate::link::dial::Dialer;
@@ -37,7 +37,14 @@ pub(super) async fn start(
     let failed = |source| StartError::Host { node: node.name.clone(), source };
     let Host { desk, events, tickets, incarnation, desk_task, store_end } =
         host::start(arguments).await.map_err(failed)?;
+    let gateway = lab.gateway.as_ref().map(|gateway| (gateway, dialled(gateway, link)));
+    let (standings, standing) = gateway
+        .as_ref()
+        .map(|(gateway, address)| Standings::new(gateway.name.clone(), address.clone(), &around.clock))
+        .unzip();
+    let tickets_of_link = Arc::clone(&tickets);
     let service = HostService::new(desk.clone(), events.clone(), tickets, node.name.clone(), around.clock.clone());
+    let service = service.with_gateway(standing);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),
@@ -50,10 +57,9 @@ pub(super) async fn start(
         let server = Server::bind(app, config.api, &socket)
             .await
             .map_err(|source| StartError::Http { key: format!("worker.{}.api", node.name), source })?;
-        let link = match &lab.gateway {
+        let link = match gateway.zip(standings) {
             None => Link::Standalone,
-            Some(gateway) => {
-                let address = dialled(gateway, link);
+            Some(((gateway, address), standings)) => {
                 let dialer = Dialer::new(&node.identity, &gateway.name, &address, &around.udp)
                     .map_err(|source| StartError::Link { key: "gateway.address".to_owned(), source })?;
                 let dialer = Arc::new(dialer);
@@ -66,6 +72,8 @@ pub(super) async fn start(
                     incarnation,
                     clock: around.clock.clone(),
                     max_ttl: lab.rules.lease.max_ttl,
+                    tickets: tickets_of_link,
+                    standings,
                 };
                 Link::Worker { dialer, uplink: tokio::spawn(async move { uplink.run(Uuid::new_v4()).await }) }
             }

@@ -307,6 +307,7 @@ impl Coordinator for GatewayService {
             resources: ResourceCounts::of(resources.iter().map(|resource| resource.seen.device())),
             leases: leases.len(),
             waiting: open.len(),
+            gateway: None,
             workers: Some(self.workers(caller).await?),
         })
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::watch;
 
 use super::access::request_for;
 use super::answers::{Acquired, Events, Left, Pending, Renewed};
 use super::ask::EventQuery;
 use super::views::{
-    LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State, RequestView, ResourceCounts,
-    ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
+    GatewayConnection, GatewayView, LeaseBrief, LeaseView, NodeView, Readiness, Released, RequestState as State,
+    RequestView, ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, log, unanswered};
 use crate::admission::RequestState;
@@ -22,6 +23,7 @@ use crate::clock::Clock;
 use crate::host::message::{
     Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
 };
+use crate::host::uplink::{Linked, Standing};
 use crate::model::{
     Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester,
     ResourceAddress, Selector, Target, Ttl,
@@ -37,6 +39,7 @@ pub struct HostService {
     pub(super) name: NodeName,
     clock: Clock,
     started_at: Timestamp,
+    gateway: Option<watch::Receiver<Standing>>,
 }
 
 impl HostService {
@@ -49,7 +52,23 @@ impl HostService {
         clock: Clock,
     ) -> Self {
         let started_at = clock.now().wall;
-        Self { desk, events, tickets, name, clock, started_at }
+        Self { desk, events, tickets, name, clock, started_at, gateway: None }
+    }
+
+    /// The same with how it stands with its gateway; none for a worker without one.
+    pub fn with_gateway(self, gateway: Option<watch::Receiver<Standing>>) -> Self {
+        Self { gateway, ..self }
+    }
+
+    fn gateway_view(&self) -> Option<GatewayView> {
+        let Standing { gateway: name, address, connection, since, reason } = self.gateway.as_ref()?.borrow().clone();
+        let connection = match connection {
+            Linked::Connected => GatewayConnection::Connected,
+            Linked::Disconnected => GatewayConnection::Disconnected,
+            Linked::Incompatible => GatewayConnection::Incompatible,
+            Linked::Refused => GatewayConnection::Refused,
+        };
+        Some(GatewayView { name, address, connection, since, reason })
     }
 
     pub(super) async fn read<T: ractor::Message>(
@@ -144,7 +163,7 @@ impl Coordinator for HostService {
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         let id = match asked {
             Asked::Granted(grant) => return active(self.lease_view(&grant)),
-            Asked::Pending(PendingNow { resource: resource_id, mode, position: waiting_position, place }) => {
+            Asked::Pending(PendingNow { resource: resource_id, mode, position: waiting_position, place, .. }) => {
                 let ticket = Some(self.tickets.issue(&place));
                 return Ok(Acquired::Pending(Pending { resource_id, mode, waiting_position, ticket }));
             }
@@ -186,7 +205,7 @@ impl Coordinator for HostService {
 
     async fn cancel(&self, caller: &Caller, id: &RequestId) -> Result<(), Refusal> {
         let (request, authority) = (id.clone(), Authority::Client(caller.clone()));
-        self.read(|reply| DeskMessage::Cancel { request, authority, reply }).await?
+        self.change(|reply| DeskMessage::Cancel { request, authority, reply }).await
     }
 
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
@@ -247,7 +266,7 @@ impl Coordinator for HostService {
     async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
         caller.must_be_admin(if drained { "drain a resource" } else { "undrain a resource" })?;
         let address = address.clone();
-        let found = self.read(|reply| DeskMessage::Drain { address, drained, reply }).await??;
+        let (found, _) = self.change(|reply| DeskMessage::Drain { address, drained, reply }).await?;
         Ok(self.resource_view(&found, caller))
     }
 
@@ -267,7 +286,7 @@ impl Coordinator for HostService {
 
     async fn leave(&self, _caller: &Caller, requester: Requester, address: &ResourceAddress) -> Result<Left, Refusal> {
         let address = address.clone();
-        let left = self.read(|reply| DeskMessage::Leave { requester, address, reply }).await??;
+        let left = self.change(|reply| DeskMessage::Leave { requester, address, reply }).await?;
         Ok(Left { left })
     }
 
@@ -294,6 +313,7 @@ impl Coordinator for HostService {
             resources: ResourceCounts::of(resources.iter().map(|resource| resource.state)),
             leases: leases.len(),
             waiting,
+            gateway: self.gateway_view(),
             workers: None,
         })
     }

@@ -330,9 +330,56 @@ pub struct StatusView {
     pub leases: usize,
     /// Those who wait, of both kinds.
     pub waiting: usize,
+    /// The gateway; at a worker that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayView>,
     /// The workers; at a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<Vec<WorkerView>>,
+}
+
+/// A worker's gateway, and how the worker stands with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayView {
+    /// Its name.
+    pub name: NodeName,
+    /// Where the worker dials it.
+    pub address: String,
+    /// How it is.
+    pub connection: GatewayConnection,
+    /// Since when it is so.
+    #[serde(with = "instant")]
+    pub since: Timestamp,
+    /// Why there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How a worker stands with its gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatewayConnection {
+    /// There is a link.
+    Connected,
+    /// There is none, and it is dialled.
+    Disconnected,
+    /// They have no protocol version in common.
+    Incompatible,
+    /// One of the two will not have the other.
+    Refused,
+}
+
+impl GatewayConnection {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GatewayConnection::Connected => "connected",
+            GatewayConnection::Disconnected => "disconnected",
+            GatewayConnection::Incompatible => "incompatible",
+            GatewayConnection::Refused => "refused",
+        }
+    }
 }
 
 /// A node.

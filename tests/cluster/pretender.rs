@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use berth::admission::ticket::TicketKey;
 use berth::host::Subscription;
 use berth::host::message::{DeskMessage, Said};
-use berth::host::uplink::Uplink;
+use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
 use berth::model::{Fence, NodeRole, Refusal};
 use berth::store::Store;
 use berth::wire::calendar::{CalendarAnswer, CalendarCall};
-use berth::wire::report::{Delta, LeaseRow, ResourceReport};
+use berth::wire::report::{LeaseRow, Report, ResourceReport};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -82,6 +83,8 @@ impl Pretender {
         let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());
         let directory = tempfile::tempdir().unwrap();
         let (store, events, ..) = Store::open(&directory.path().join("berth.db"), lab.clock.now()).unwrap();
+        let (standings, _) = Standings::new(gateway, address.clone(), &lab.clock);
+        let gateway = "gateway".parse().unwrap();
         let uplink = Uplink {
             dialer: Arc::new(Dialer::new(&identity, &gateway, &address, &lab.weather.udp()).unwrap()),
             address,
@@ -91,6 +94,8 @@ impl Pretender {
             incarnation: u64::MAX,
             clock: lab.clock.clone(),
             max_ttl: std::time::Duration::from_secs(60),
+            tickets: Arc::new(TicketKey::new(&[7; 32])),
+            standings,
         };
         Self {
             uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }),
@@ -105,7 +110,7 @@ struct Desk;
 struct DeskState {
     report: ResourceReport,
     script: Script,
-    deltas: Option<mpsc::Sender<Delta>>,
+    reports: Option<mpsc::Sender<Report>>,
 }
 
 impl Actor for Desk {
@@ -118,7 +123,7 @@ impl Actor for Desk {
         _: ActorRef<DeskMessage>,
         (report, script): Self::Arguments,
     ) -> Result<DeskState, ActorProcessingErr> {
-        Ok(DeskState { report, script, deltas: None })
+        Ok(DeskState { report, script, reports: None })
     }
 
     async fn handle(
@@ -128,12 +133,16 @@ impl Actor for Desk {
         state: &mut DeskState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            DeskMessage::Subscribe(reply) => {
-                let (sender, deltas) = mpsc::channel(1);
-                state.deltas = Some(sender);
+            DeskMessage::Subscribe(_, reply) => {
+                let (sender, reports) = mpsc::channel(1);
+                state.reports = Some(sender);
                 let resources = vec![state.report.clone()];
-                let _ = reply.send(Subscription { incarnation: u64::MAX, number: 0, resources, deltas });
+                let (waiting, settled) = (Vec::new(), Vec::new());
+                let incarnation = u64::MAX;
+                let _ = reply.send(Subscription { incarnation, number: 0, resources, waiting, settled, reports });
             }
+            DeskMessage::DrainWorker(drained, reply) => drop(reply.send(Said { result: Ok(drained), number: 0 })),
+            DeskMessage::Digest => {}
             DeskMessage::Calendar(call, reply) => {
                 let pause = match call.ask {
                     berth::wire::calendar::CalendarAsk::PauseHolds { paused, .. } => {

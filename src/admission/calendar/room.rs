@@ -98,6 +98,16 @@ impl Calendar {
         }
     }
 
+    /// The window of an enforced booking or hold that is on or comes next: its start, and what claims it.
+    pub fn next_window(&self, policy: BookingPolicy, now: Timestamp) -> Option<(Timestamp, &Claim)> {
+        if policy.mode != BookingMode::Enforced {
+            return None;
+        }
+        let begun = self.claims.range(..=now).next_back().filter(|(_, claim)| claim.ends_at > now);
+        let next = begun.or_else(|| self.claims.range(now..).find(|(starts_at, _)| **starts_at > now));
+        next.map(|(starts_at, claim)| (*starts_at, claim))
+    }
+
     fn is_scheduled(&self, claim: &Claim) -> bool {
         match &claim.of {
             ClaimOf::Booking(id) => self.booking(id).is_some_and(|it| it.status == BookingStatus::Scheduled),

@@ -85,6 +85,15 @@ pub(super) fn leave(draft: &mut Draft<'_>, holder: &Requester) -> Reply {
     Reply::Left(left)
 }
 
+/// Refreshes an unattended waiter, if it still stands there.
+pub(super) fn see(draft: &mut Draft<'_>, request: &RequestId) -> Reply {
+    let Some(rank) = draft.waiter(request).filter(|waiter| !waiter.is_attended()).map(|waiter| waiter.rank) else {
+        return Reply::Left(false);
+    };
+    draft.push(Change::Seen { request: request.clone(), at: draft.around.now.run });
+    Reply::Pending { request: request.clone(), position: draft.position(rank) }
+}
+
 /// The waiter that an unattended one is after asking again. What it leaves out is as it was; another mode or lease id
 /// joins anew.
 fn again(draft: &Draft<'_>, standing: &Waiter, asked: Waiter, left_out: LeftOut) -> Waiter {

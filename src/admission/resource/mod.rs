@@ -264,6 +264,11 @@ pub enum Command {
         /// Who.
         holder: Requester,
     },
+    /// Somebody has asked about an unattended waiter, which keeps it alive.
+    See {
+        /// Which.
+        request: RequestId,
+    },
     /// Move a lease's deadline.
     Renew {
         /// Which.
@@ -397,6 +402,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         Command::Offer { waiter } => ask::offer(&mut draft, &waiter),
         Command::Withdraw { request, why } => ask::withdraw(&mut draft, &request, why),
         Command::Leave { holder } => ask::leave(&mut draft, &holder),
+        Command::See { request } => ask::see(&mut draft, &request),
         Command::Renew { lease, fence, ttl, allow_shorter, authority } => {
             lease::renew(&mut draft, &lease, fence, ttl, allow_shorter, &authority)
         }

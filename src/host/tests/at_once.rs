@@ -26,7 +26,7 @@ async fn a_request_whose_cancel_was_answered_as_not_done_goes_on_waiting() {
     lab.panic("a");
     let cancels = [lab.begin_cancel(&waiting), lab.begin_cancel(&waiting)];
     for cancel in cancels {
-        assert_eq!(reply(cancel).await.map_err(|refusal| refusal.code), Err(Code::Internal));
+        assert_eq!(reply(cancel).await.result.map_err(|refusal| refusal.code), Err(Code::Internal));
     }
     lab.settle().await;
     assert_eq!(lab.state(&waiting).await, None);

@@ -42,12 +42,12 @@ async fn a_drain_and_a_leave_that_are_on_disk_are_answered_as_done() {
     let (requester, address) = ("first".parse().unwrap(), "a".parse().unwrap());
     let left = lab.send(|reply| DeskMessage::Leave { requester, address, reply });
     lab.panic("a");
-    assert!(reply(left).await.unwrap());
+    assert!(reply(left).await.result.unwrap());
     lab.drain("a", false).await.unwrap();
     let address = "a".parse().unwrap();
     let drained = lab.send(|reply| DeskMessage::Drain { address, drained: true, reply });
     lab.panic("a");
-    assert_eq!(reply(drained).await.unwrap().state, DeviceState::Drained);
+    assert_eq!(reply(drained).await.result.unwrap().0.state, DeviceState::Drained);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,8 @@ use crate::admission::ticket::TicketKey;
 use crate::admission::{RequestState, Rules};
 use crate::clock::Clock;
 use crate::model::{
-    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, Priority, Refusal, RequestId,
-    Requester, ResourceSpec, Target, WaitPolicy,
+    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, Priority, RequestId, Requester,
+    ResourceSpec, Target, WaitPolicy,
 };
 use crate::store::EventFilter;
 
@@ -157,13 +157,13 @@ impl Lab {
         self.host.tickets.issue(&now.waiting.unwrap().place)
     }
 
-    pub(super) fn begin_cancel(&self, request: &RequestId) -> Receiver<Result<(), Refusal>> {
+    pub(super) fn begin_cancel(&self, request: &RequestId) -> Receiver<Said<()>> {
         let (request, authority) = (request.clone(), Authority::Client(Caller::admin()));
         self.send(|reply| DeskMessage::Cancel { request, authority, reply })
     }
 
     pub(super) async fn cancel(&self, request: &RequestId) -> Result<(), Code> {
-        reply(self.begin_cancel(request)).await.map_err(|refusal| refusal.code)
+        said(self.begin_cancel(request)).await
     }
 
     pub(super) fn begin_release(&self, lease: &LeaseRecord) -> Receiver<Said<super::super::message::ReleasedNow>> {
@@ -188,14 +188,12 @@ impl Lab {
 
     pub(super) async fn leave(&self, requester: &str, resource: &str) -> Result<bool, Code> {
         let (requester, address) = (requester.parse().unwrap(), resource.parse().unwrap());
-        let left = reply(self.send(|reply| DeskMessage::Leave { requester, address, reply })).await;
-        left.map_err(|refusal| refusal.code)
+        said(self.send(|reply| DeskMessage::Leave { requester, address, reply })).await
     }
 
     pub(super) async fn drain(&self, resource: &str, drained: bool) -> Result<(), Code> {
         let address = resource.parse().unwrap();
-        let now = reply(self.send(|reply| DeskMessage::Drain { address, drained, reply })).await;
-        now.map(drop).map_err(|refusal| refusal.code)
+        said(self.send(|reply| DeskMessage::Drain { address, drained, reply })).await.map(drop)
     }
 
     pub(super) fn panic(&self, resource: &str) {

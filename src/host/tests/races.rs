@@ -81,7 +81,7 @@ async fn a_request_that_is_cancelled_as_the_resource_is_released_either_has_the_
         let released = lab.begin_release(&held);
         random.turns().await;
         let cancelled = early.unwrap_or_else(|| lab.begin_cancel(&request));
-        let told = reply(cancelled).await.map_err(|refusal| refusal.code);
+        let told = reply(cancelled).await.result.map_err(|refusal| refusal.code);
         said(released).await.unwrap();
         let end = lab.end(&request).await;
         is_true(lab, &request, &end).await;
@@ -160,7 +160,7 @@ async fn a_waiter_that_is_offered_a_resource_gets_it_or_hears_why_not_whatever_h
         said(released).await.unwrap();
         let end = lab.end(&request).await;
         if let Some(cancelled) = cancelled {
-            match (reply(cancelled).await.map_err(|refusal| refusal.code), &end) {
+            match (reply(cancelled).await.result.map_err(|refusal| refusal.code), &end) {
                 (Ok(()), End::Cancelled | End::Refused(_)) | (Err(Code::RequestNotCancellable), _) => {}
                 other => panic!("{other:?}"),
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Uplink;
 use crate::host::message::Origin;
 use crate::limits::BOOKINGS_PER_FRAME_MAX;
-use crate::model::{Ask, Door, NodeName, Refusal, Requester, Target, Ttl, WaitPolicy};
+use crate::model::{Ask, Door, NodeName, Refusal, Requester, Target, Timeout, Ttl, WaitPolicy};
 use crate::wire::calendar::{CalendarAsk, CalendarCall};
 use crate::wire::call::{Dispatch, Wait};
 
@@ -42,11 +42,16 @@ impl Uplink {
         let wait = match (wait, door) {
             (Wait::Never, Door::Acquire) => WaitPolicy::Fail,
             (Wait::Never, Door::Request) => WaitPolicy::NoWait,
-            (Wait::Attended { timeout_ms }, _) if by_name => {
-                WaitPolicy::Wait { timeout: timeout_ms.map(Duration::from_millis) }
+            (Wait::Attended { timeout_ms }, Door::Request) if by_name => {
+                let timeout = timeout_ms.map(Timeout::try_from).transpose();
+                let timeout = timeout.map_err(|error| Refusal::bad_field("wait.attended.timeoutMs", error))?;
+                WaitPolicy::Wait { timeout: timeout.map(Timeout::duration) }
             }
-            (Wait::Unattended, _) if by_name => WaitPolicy::JoinWaitingRoom,
-            _ => return Err(Refusal::bad_field("wait", "only a request by name waits at a worker")),
+            (Wait::Unattended, Door::Acquire) if by_name => WaitPolicy::JoinWaitingRoom,
+            _ => {
+                let why = "a request by name waits at a worker: attended by door request, unattended by door acquire";
+                return Err(Refusal::bad_field("wait", why));
+            }
         };
         let id = request;
         let ask = Ask {

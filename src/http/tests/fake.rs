@@ -315,6 +315,7 @@ impl Coordinator for Fake {
             resources: ResourceCounts::default(),
             leases: 0,
             waiting: 0,
+            gateway: None,
             workers: None,
         })
     }

@@ -102,6 +102,18 @@ impl Model {
                 let waits = |waiter: &Waiter| waiter.is_attended() && waiter.proposal.request == *request;
                 Told::Left(self.queue.extract_if(.., |waiter| waits(waiter)).count() > 0)
             }
+            Command::See { request } => {
+                let seen = |waiter: &&mut Waiter| !waiter.is_attended() && waiter.proposal.request == *request;
+                match self.queue.iter_mut().find(seen) {
+                    Some(waiter) => {
+                        waiter.attendance = Attendance::Unattended { last_seen: now.run };
+                        let rank = waiter.rank;
+                        let queue = self.in_order(around.rules.priority_aging);
+                        Told::Pending(queue.iter().position(|other| other.rank == rank).unwrap() + 1)
+                    }
+                    None => Told::Left(false),
+                }
+            }
             Command::Leave { holder } => {
                 let waits = |waiter: &Waiter| !waiter.is_attended() && waiter.proposal.holder == *holder;
                 let left = self.queue.extract_if(.., |waiter| waits(waiter)).count();
@@ -144,8 +156,12 @@ impl Model {
         if let Told::Released(_, admitted) = &mut told {
             *admitted = first;
         }
-        if let (Told::Pending(position), Command::Ask { waiter, .. }) = (&mut told, command) {
-            let own = |other: &Waiter| !other.is_attended() && other.proposal.holder == waiter.proposal.holder;
+        if let Told::Pending(position) = &mut told {
+            let own = |other: &Waiter| match command {
+                Command::Ask { waiter, .. } => !other.is_attended() && other.proposal.holder == waiter.proposal.holder,
+                Command::See { request } => other.proposal.request == *request,
+                _ => false,
+            };
             let queue = self.in_order(around.rules.priority_aging);
             *position = queue.iter().position(own).map_or(*position, |ahead| ahead + 1);
         }

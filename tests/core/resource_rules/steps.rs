@@ -32,6 +32,7 @@ pub enum Asked {
     Ask(Box<Attempt>),
     Offer(Box<Attempt>),
     Withdraw { index: usize, why: Rejection },
+    See { index: usize },
     Leave { holder: usize },
     Renew { lease: usize, fence: Named, ttl_ms: Option<u64>, by: Authority },
     Release { lease: usize, fence: Named, by: Authority },
@@ -108,6 +109,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => attempts().prop_map(Asked::Ask),
         2 => attempts().prop_map(Asked::Offer),
         2 => (any::<usize>(), why).prop_map(|(index, why)| Asked::Withdraw { index, why }),
+        2 => any::<usize>().prop_map(|index| Asked::See { index }),
         1 => (0..HOLDERS.len()).prop_map(|holder| Asked::Leave { holder }),
         2 => (any::<usize>(), fence(), prop::option::of(1u64..=40), authorities())
             .prop_map(|(lease, fence, ttl_ms, by)| Asked::Renew { lease, fence, ttl_ms, by }),
@@ -178,6 +180,11 @@ impl Callers {
             let known = index.checked_rem(held.len() + 1).and_then(|index| held.get(index));
             known.map_or_else(|| sample::text("unknown"), |held| held.lease.id.clone())
         };
+        let waiting = |index: usize| {
+            let waiters: Vec<_> = device.state.queue.iter().collect();
+            let known = index.checked_rem(waiters.len() + 1).and_then(|index| waiters.get(index));
+            known.map_or_else(|| sample::request(90_000), |waiter| waiter.proposal.request.clone())
+        };
         let ms = Duration::from_millis;
         match asked {
             Asked::Ask(attempt) => {
@@ -189,12 +196,8 @@ impl Callers {
                 let attempt = Attempt { otherwise: Otherwise::Wait(WaitPolicy::NoWait), ..(**attempt).clone() };
                 Command::Offer { waiter: Box::new(self.waiter(&attempt, number, device, now)) }
             }
-            Asked::Withdraw { index, why } => {
-                let waiters: Vec<_> = device.state.queue.iter().collect();
-                let known = index.checked_rem(waiters.len() + 1).and_then(|index| waiters.get(index));
-                let request = known.map_or_else(|| sample::request(90_000), |waiter| waiter.proposal.request.clone());
-                Command::Withdraw { request, why: *why }
-            }
+            Asked::Withdraw { index, why } => Command::Withdraw { request: waiting(*index), why: *why },
+            Asked::See { index } => Command::See { request: waiting(*index) },
             Asked::Leave { holder } => Command::Leave { holder: sample::text(HOLDERS[*holder]) },
             Asked::Renew { lease: index, fence: named, ttl_ms, by } => {
                 let (lease, ttl, authority) = (lease(*index), ttl_ms.map(ms), by.clone());
