@@ -141,7 +141,6 @@ impl Actor for Desk {
                 let incarnation = u64::MAX;
                 let _ = reply.send(Subscription { incarnation, number: 0, resources, waiting, settled, reports });
             }
-            DeskMessage::DrainWorker(drained, reply) => drop(reply.send(Said { result: Ok(drained), number: 0 })),
             DeskMessage::Digest => {}
             DeskMessage::Calendar(call, reply) => {
                 let pause = match call.ask {
