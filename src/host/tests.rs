@@ -8,6 +8,8 @@ mod calendar_races;
 mod calls;
 mod deaths;
 mod enforced;
+mod fleet_calls;
+mod fleet_waiters;
 mod hand_over;
 mod holds;
 mod lab;
@@ -18,7 +20,9 @@ mod races;
 mod returning;
 mod seeds;
 mod soak;
+mod uplink_grace;
 mod wake_ups;
+mod worker_drain;
 
 use std::path::PathBuf;
 use std::time::Duration;

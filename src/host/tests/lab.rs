@@ -5,23 +5,26 @@ use std::time::Duration;
 use ractor::RpcReplyPort;
 use tokio::sync::oneshot::Receiver;
 
-use super::super::message::{Asked, DeskMessage, Leftovers, Origin, RequestNow, Said, Until};
+use super::super::message::{Asked, DeskMessage, Leftovers, LinkNow, Origin, RequestNow, Said, Until};
 use super::super::{Host, HostArguments, start};
 use crate::admission::ticket::TicketKey;
 use crate::admission::{RequestState, Rules};
 use crate::clock::Clock;
 use crate::model::{
-    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, Priority, RequestId, Requester,
-    ResourceSpec, Target, WaitPolicy,
+    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, NodeName, Priority, Refusal,
+    RequestId, Requester, ResourceSpec, Target, WaitPolicy,
 };
 use crate::store::EventFilter;
 
+/// The gateway of every lab that has one.
+pub(super) const GATEWAY: &str = "gateway";
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 pub(super) struct Lab {
     pub(super) host: Host,
     pub(super) clock: Clock,
     resources: Vec<ResourceSpec>,
+    gateway: Option<NodeName>,
     rules: Rules,
     directory: tempfile::TempDir,
 }
@@ -30,15 +33,16 @@ pub(super) struct Lab {
 pub(super) struct Stopped {
     pub(super) clock: Clock,
     resources: Vec<ResourceSpec>,
+    gateway: Option<NodeName>,
     rules: Rules,
     directory: tempfile::TempDir,
 }
 
 impl Stopped {
     pub(super) async fn start(self) -> Lab {
-        let Self { clock, resources, rules, directory } = self;
-        let host = begin(&resources, &rules, &directory, &clock).await;
-        Lab { host, clock, resources, rules, directory }
+        let Self { clock, resources, gateway, rules, directory } = self;
+        let host = begin(&resources, gateway.clone(), &rules, &directory, &clock).await;
+        Lab { host, clock, resources, gateway, rules, directory }
     }
 }
 
@@ -76,12 +80,22 @@ impl Drop for Fault {
 
 impl Lab {
     pub(super) async fn new(resources: &[ResourceSpec], rules: Rules) -> Self {
+        Self::of(resources, rules, Some(GATEWAY)).await
+    }
+
+    /// One that has no gateway.
+    pub(super) async fn standalone(resources: &[ResourceSpec], rules: Rules) -> Self {
+        Self::of(resources, rules, None).await
+    }
+
+    async fn of(resources: &[ResourceSpec], rules: Rules, gateway: Option<&str>) -> Self {
+        let gateway = gateway.map(|name| name.parse().unwrap());
         // What is flushed there costs nothing, and no test pulls the plug.
         let memory = std::path::Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
-        let host = begin(resources, &rules, &directory, &clock).await;
-        Self { host, clock, resources: resources.to_vec(), rules, directory }
+        let host = begin(resources, gateway.clone(), &rules, &directory, &clock).await;
+        Self { host, clock, resources: resources.to_vec(), gateway, rules, directory }
     }
 
     /// Ends the node in good order and starts it on the same database.
@@ -90,11 +104,11 @@ impl Lab {
     }
 
     pub(super) async fn stop(self) -> Stopped {
-        let Self { host, clock, resources, rules, directory } = self;
+        let Self { host, clock, resources, gateway, rules, directory } = self;
         host.desk.drain().unwrap();
         host.desk_task.await.unwrap();
         host.store_end.wait().await.unwrap();
-        Stopped { clock, resources, rules, directory }
+        Stopped { clock, resources, gateway, rules, directory }
     }
 
     pub(super) fn send<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Receiver<T> {
@@ -105,6 +119,45 @@ impl Lab {
 
     pub(super) fn begin(&self, ask: Ask) -> Receiver<Said<Asked>> {
         self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply })
+    }
+
+    /// The same as the gateway's, in its first attempt.
+    pub(super) fn begin_dispatch(&self, ask: Ask, attempt: u32) -> Receiver<Said<Asked>> {
+        let origin = Origin::Gateway { attempt, fingerprint: ask.fingerprint() };
+        self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin, reply })
+    }
+
+    /// Asks as the gateway does; the first answer.
+    pub(super) async fn dispatch(&self, ask: Ask) -> Result<Asked, Code> {
+        said(self.begin_dispatch(ask, 1)).await
+    }
+
+    /// The uplink says how its link is.
+    pub(super) fn link(&self, now: LinkNow) {
+        self.host.desk.cast(DeskMessage::Link(now)).unwrap();
+    }
+
+    /// The gateway has taken a snapshot in.
+    pub(super) fn link_up(&self) {
+        self.link(LinkNow::Up);
+        self.link(LinkNow::Acknowledged);
+    }
+
+    /// Lets time pass in which the gateway is heard, as the uplink says it.
+    pub(super) async fn hears(&self, span: Duration) {
+        let every = Duration::from_millis(200);
+        let until = self.clock.now().run + span;
+        while let left @ 1.. = until.left(self.clock.now().run).as_millis() {
+            let since = self.clock.now().run;
+            self.pass(every.min(Duration::from_millis(left as u64))).await;
+            self.link(LinkNow::Heard(since));
+        }
+        self.settle().await;
+    }
+
+    /// Takes the whole worker out, or brings it back.
+    pub(super) async fn drain_worker(&self, drained: bool) -> Result<bool, Code> {
+        said(self.send(|reply| DeskMessage::DrainWorker(drained, reply))).await
     }
 
     /// The first answer.
@@ -288,12 +341,18 @@ impl Lab {
     }
 }
 
-async fn begin(resources: &[ResourceSpec], rules: &Rules, directory: &tempfile::TempDir, clock: &Clock) -> Host {
+async fn begin(
+    resources: &[ResourceSpec],
+    gateway: Option<NodeName>,
+    rules: &Rules,
+    directory: &tempfile::TempDir,
+    clock: &Clock,
+) -> Host {
     let arguments = HostArguments {
         name: "rack-1".parse().unwrap(),
         database: directory.path().join("berth.db"),
         resources: resources.to_vec(),
-        gateway: Some("gateway".parse().unwrap()),
+        gateway,
         rules: rules.clone(),
         tickets: TicketKey::new(&[7; 32]),
         clock: clock.clone(),
