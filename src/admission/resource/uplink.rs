@@ -8,7 +8,7 @@
 //! - Where the snapshot was taken in later than that, the holder has ten seconds from then on.
 //! - Else it lives until the grace is over.
 //!
-//! It never lives into an enforced window of somebody else. Until it ends it is a lease like any other.
+//! It never lives into an enforced window of somebody else, nor longer than `lease.max_total` lets any lease. Until it ends it is a lease like any other.
 
 use std::time::Duration;
 
@@ -124,6 +124,7 @@ pub(super) fn end_of(held: &Held, spec: &ResourceSpec, calendar: &Calendar, node
     let deadline = held.deadline;
     let holder = &held.lease.holder;
     let end = node.gateway_of(holder).map_or(deadline, |gateway| gateway.end(deadline, held.lease.ttl));
+    let end = held.last_end.map_or(end, |last| end.min(last.max(deadline)));
     if end <= deadline || spec.bookings.mode != BookingMode::Enforced {
         return end;
     }

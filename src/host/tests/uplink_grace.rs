@@ -238,7 +238,10 @@ async fn a_worker_that_starts_lets_its_gateways_leases_live_on_as_long_as_if_it_
         match left {
             Some(left) => {
                 let lasts = lab.lasts().await;
-                assert!(lasts <= left * SECOND + 5 * MILLISECOND && lasts > (left - 1) * SECOND, "{lasts:?}, not {left} s");
+                assert!(
+                    lasts <= left * SECOND + 5 * MILLISECOND && lasts > (left - 1) * SECOND,
+                    "{lasts:?}, not {left} s"
+                );
             }
             None => assert!(!lab.is_leased().await),
         }

@@ -219,7 +219,7 @@ impl Disk {
 }
 
 pub fn held_at_start(lease: &LeaseRecord, expires_at: Timestamp, max_total: Option<Duration>, now: Now) -> Held {
-    let deadline = now.run_at(expires_at, lease.ttl);
+    let deadline = now.run_at_or_before(expires_at, lease.ttl);
     let last_end = max_total.map(|longest| {
         let last = lease.granted_at.checked_add(longest).unwrap();
         now.run_at(last, longest).max(deadline)

@@ -144,7 +144,8 @@ fn who_is(it: &Happened, state: &ResourceState, request: &RequestId, standing: O
 }
 
 fn assert_not_ahead(it: &Happened, state: &ResourceState, other: &Waiter, taken: &Taken) {
-    if other.proposal.request == taken.request || other.rank >= taken.rank {
+    let is_away = it.around.node.is_away(&other.proposal.holder);
+    if other.proposal.request == taken.request || other.rank >= taken.rank || is_away {
         return;
     }
     let same = other.proposal.holder.to_string() == taken.holder && !other.is_attended();
@@ -175,7 +176,8 @@ fn nobody_who_fits_is_left(it: &Happened) {
     let fits = |waiter: &&Waiter| {
         it.after.fits(it.around.spec, it.around.node, waiter.proposal.mode, Some(&waiter.proposal.holder))
     };
-    let left = it.after.queue.iter().take_while(fits).find(|waiter| waiter.is_attended());
+    let there = it.after.queue.iter().filter(|waiter| !it.around.node.is_away(&waiter.proposal.holder));
+    let left = there.take_while(fits).find(|waiter| waiter.is_attended());
     assert_eq!(left, None, "I8: it fits {:?}", it.after.held);
 }
 
@@ -197,13 +199,16 @@ fn one_admission_for_each_freeing(it: &Happened) {
     assert!(admitted <= freeings.min(2), "{admitted} admitted: {:?}", it.decision.changes);
 }
 
-/// What a freeing did not come to is left, and told, only because others are to be asked before.
+/// What a freeing did not come to is left, and told, only because others are to be asked before, or somebody's gateway is
+/// away.
 fn an_admission_is_left_if_rivals_stood_in_the_way(it: &Happened) {
     let is_admission = |change: &Change| matches!(change, Change::Left { why: Departure::Admitted { .. }, .. });
     let alone = Around { rivals: Default::default(), ..*it.around };
     if it.decision.admission_left {
         let offered = matches!(it.command, Command::Offer { .. });
-        assert!(offered || it.around.rivals != alone.rivals, "nobody else is to be asked");
+        let away = |waiter: &Waiter| !waiter.is_attended() && it.around.node.is_away(&waiter.proposal.holder);
+        let passed_over = it.before.queue.iter().chain(it.after.queue.iter()).any(away);
+        assert!(offered || passed_over || it.around.rivals != alone.rivals, "nobody else is to be asked");
     } else if it.changes(|change| matches!(change, Change::Ended { .. })) > 0 && it.changes(is_admission) == 0 {
         let served = decide(&it.after, &alone, Command::Serve { freed: Some(Duration::ZERO) });
         let forgotten = served.changes.iter().find(|change| match change {

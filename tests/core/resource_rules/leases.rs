@@ -186,6 +186,6 @@ fn after_a_restart_a_lease_has_what_the_disk_says_is_left_but_never_more_than_it
     assert_eq!(device.state.held[0].deadline, run(800_000));
     let years_later = Now { wall: wall(365 * 24 * 3_600_000), run: run(200_000) };
     device.carry_out(vec![], years_later, Crash::BeforeApply);
-    assert_eq!(device.state.held[0].deadline, run(200_000));
+    assert!(device.state.held[0].deadline < run(200_000), "it was long ago");
     assert_eq!(device.take(Command::Wake, years_later).changes.len(), 1, "it is over, and that is told");
 }

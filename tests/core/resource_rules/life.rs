@@ -1,6 +1,7 @@
 //! What is true of a resource over all its lives, from what was committed alone.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use berth::admission::resource::{Change, EndReason, ResourceState};
 use berth::clock::RunTime;
@@ -12,6 +13,8 @@ pub struct Life {
     fence: Fence,
     live: Vec<Live>,
     settled: HashSet<RequestId>,
+    /// What a lease has that came through the gateway.
+    uplink_grace: Duration,
 }
 
 struct Live {
@@ -19,9 +22,23 @@ struct Live {
     fence: Fence,
     mode: Mode,
     until: RunTime,
+    /// How long it may go on after that.
+    grace: Duration,
+}
+
+impl Live {
+    /// When it has ended for certain.
+    fn latest(&self) -> RunTime {
+        self.until + self.grace
+    }
 }
 
 impl Life {
+    /// The first, with `lease.uplink_grace`.
+    pub fn new(uplink_grace: Duration) -> Self {
+        Self { uplink_grace, ..Self::default() }
+    }
+
     /// Takes in what was committed at `at`.
     pub fn committed(&mut self, changes: &[Change], at: RunTime) {
         for change in changes {
@@ -56,20 +73,27 @@ impl Life {
         match change {
             Change::Granted { lease, deadline, .. } => {
                 let beside = |other: &Live| other.mode == Mode::Shared && lease.mode == Mode::Shared;
-                assert!(live.iter().all(|other| beside(other) && other.until > at), "I3: {lease:?} was granted");
+                assert!(live.iter().all(|other| beside(other) && other.latest() > at), "I3: {lease:?} was granted");
                 assert!(*deadline > at, "a lease has some time");
                 let (id, fence, mode) = (lease.id.clone(), lease.fence, lease.mode);
-                live.push(Live { id, fence, mode, until: *deadline });
+                let fleet = lease.holder.to_string().starts_with("gw:gateway:");
+                let grace = if fleet { self.uplink_grace } else { Duration::ZERO };
+                live.push(Live { id, fence, mode, until: *deadline, grace });
             }
             Change::Renewed { lease, deadline, told, .. } => {
                 let index = index(live, &lease.id, lease.fence).expect("I5: a lease that has ended was renewed");
-                assert!(live[index].until > at, "I5: {lease:?} was renewed at {at:?}, past {:?}", live[index].until);
+                assert!(live[index].latest() > at, "I5: {lease:?} was renewed at {at:?}, past {:?}", live[index].until);
                 assert!(*told || live[index].until == *deadline, "rewriting moves nothing");
+                assert!(!told || *deadline > at, "a renewed lease has some time");
                 live[index].until = *deadline;
             }
             Change::Ended { lease, reason, .. } => {
                 let over = live.remove(index(live, &lease.id, lease.fence).expect("a lease ends once"));
-                assert_eq!(*reason == EndReason::Expired, over.until <= at, "{lease:?} ended at {at:?}");
+                if *reason == EndReason::Expired {
+                    assert!(over.until <= at, "{lease:?} ended at {at:?}, too early");
+                } else {
+                    assert!(over.latest() > at, "{lease:?} was there at {at:?}");
+                }
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ mod waking;
 
 use std::time::Duration;
 
-use berth::admission::resource::{Change, Decision, Reply};
+use berth::admission::resource::{Change, Decision, Gateway, Link, Reply};
 use berth::clock::Now;
 use berth::model::Code;
 use proptest::prelude::*;
@@ -76,6 +76,7 @@ proptest! {
         grace_ms in prop_oneof![Just(0u64), Just(8)],
         aging in prop::option::of(Just(Duration::from_micros(4096))),
         max_total in prop::option::of(Just(Duration::from_millis(25))),
+        uplink_grace_ms in prop::option::weighted(0.8, prop_oneof![Just(0u64), Just(12)]),
         steps in steps(),
     ) {
         let mut device = Device::new(max_shared);
@@ -84,14 +85,21 @@ proptest! {
         device.rules.priority_aging = aging;
         device.max_total = max_total;
         let mut model = Model::default();
-        let mut life = Life::default();
+        let uplink_grace = uplink_grace_ms.map(Duration::from_millis);
+        device.node.gateway =
+            uplink_grace.map(|grace| Gateway { name: sample::text("gateway"), grace, link: Link::Away });
+        let mut life = Life::new(uplink_grace.unwrap_or_default());
         let mut callers = Callers { run: 1, lost: Vec::new() };
         let mut written = Vec::new();
-        let (mut run_ms, mut wall_ms) = (1_000, 10_000_000_000u64);
+        let (mut run_ms, mut wall_ms) = (100_000, 10_000_000_000u64);
         for (number, step) in steps.iter().enumerate() {
             run_ms += step.after_ms;
             wall_ms = wall_ms.saturating_add_signed(step.wall_set_ms) + step.after_ms;
             let now = Now { wall: sample::wall(wall_ms), run: sample::run(run_ms) };
+            if let (Some(link), Some(_)) = (step.link, &device.node.gateway) {
+                link.say(&mut device.node, now);
+            }
+            device.node.drained = step.drained.unwrap_or(device.node.drained);
             device.rivals = callers.rivals(step, number, &device, now);
             let command = callers.command(&step.asked, number, &device, now);
 
@@ -105,6 +113,9 @@ proptest! {
             }
             if matches!(step.crash, Crash::BeforeCommit | Crash::BeforeApply) {
                 callers.restart(&device);
+                if let Some(gateway) = &mut device.node.gateway {
+                    gateway.link = Link::Away;
+                }
             }
             device.carry_out(changes, now, step.crash);
             if matches!(step.crash, Crash::BeforeCommit | Crash::BeforeApply) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth::admission::resource::{Around, Command, Held, Otherwise, Reservation};
+use berth::admission::resource::{Around, Command, Gateway, Held, Link, Otherwise, Reservation};
 use berth::admission::{Attendance, Rank, Waiter};
-use berth::clock::Now;
+use berth::clock::{Now, RunTime};
 use berth::model::{Authority, Code, Fence, LeaseId, LeftOut, Mode, Requester, Role, WaitPolicy};
 
 use super::device::{held_at_start, kept_at_start, waiting_at_start};
@@ -72,15 +72,51 @@ fn is_one(standing: &Waiter, asks: &Waiter) -> bool {
         && (standing.proposal.lease == asks.proposal.lease || standing.restored)
 }
 
+/// The gateway that somebody comes through, if it is the worker's own.
+fn gateway_of<'a>(around: &Around<'a>, holder: &Requester) -> Option<&'a Gateway> {
+    let gateway = around.node.gateway.as_ref()?;
+    holder.to_string().starts_with(&format!("gw:{}:", gateway.name)).then_some(gateway)
+}
+
+fn is_away(around: &Around<'_>, waiter: &Waiter) -> bool {
+    let holder = &waiter.proposal.holder;
+    holder.to_string().starts_with("gw:") && gateway_of(around, holder).is_none_or(|it| it.link == Link::Away)
+}
+
+/// Nobody asks again through a gateway that is away.
+fn is_fresh(around: &Around<'_>, waiter: &Waiter, seen: RunTime) -> bool {
+    let now = around.now.run;
+    match gateway_of(around, &waiter.proposal.holder).map(|gateway| gateway.link) {
+        Some(Link::Away) => true,
+        Some(Link::Acknowledged { at, .. }) => seen.max(at) + around.rules.waiter_ttl > now,
+        None => seen + around.rules.waiter_ttl > now,
+    }
+}
+
+/// When a lease ends, as far as is known.
+fn end(around: &Around<'_>, held: &Held) -> RunTime {
+    let (deadline, ttl) = (held.deadline, held.lease.ttl);
+    let Some(gateway) = gateway_of(around, &held.lease.holder) else { return deadline };
+    let ten = Duration::from_secs(10);
+    let end = match gateway.link {
+        Link::Acknowledged { at, heard } if heard >= deadline => {
+            let since = at + ttl < deadline || at + ten <= deadline;
+            if since { deadline } else { (at + ten).min(deadline + gateway.grace) }
+        }
+        _ => deadline + gateway.grace,
+    };
+    held.last_end.map_or(end, |last| end.min(last).max(deadline))
+}
+
 impl Model {
     pub fn take(&mut self, around: &Around<'_>, command: &Command) -> Told {
         let now = around.now;
         (self.freed, self.stuck) = (false, self.is_stuck(around));
         let users = self.leases.len() + self.kept.len();
-        self.leases.retain(|lease| lease.deadline > now.run);
+        self.leases.retain(|lease| end(around, lease) > now.run);
         self.kept.retain(|kept| kept.until > now.run);
         self.freed |= self.leases.len() + self.kept.len() < users;
-        self.queue.retain(|waiter| waiter.last_seen().is_none_or(|seen| seen + around.rules.waiter_ttl > now.run));
+        self.queue.retain(|waiter| waiter.last_seen().is_none_or(|seen| is_fresh(around, waiter, seen)));
         if !matches!(command, Command::Wake | Command::Serve { .. }) {
             // The one that is offered has left the pool for it, and counts as one of the pool until it is its turn.
             let mut rivals = around.rivals;
@@ -238,7 +274,7 @@ impl Model {
         users.push(waiter.proposal.mode);
         let together = users.iter().all(|mode| *mode == Mode::Shared);
         let seats = if together { around.spec.max_shared.get() as usize } else { 1 };
-        !self.drained && users.len() <= seats
+        !self.drained && !around.node.drained && users.len() <= seats
     }
 
     fn is_kept_for(&self, waiter: &Waiter) -> bool {
@@ -249,13 +285,13 @@ impl Model {
     /// True when the first of the queue cannot be served.
     fn is_stuck(&self, around: &Around<'_>) -> bool {
         let queue = self.in_order(around.rules.priority_aging);
-        queue.first().is_some_and(|first| !self.fits(around, first))
+        queue.iter().find(|waiter| !is_away(around, waiter)).is_some_and(|first| !self.fits(around, first))
     }
 
     fn may_take(&self, around: &Around<'_>, waiter: &Waiter) -> bool {
         let aging = around.rules.priority_aging;
         let mut ahead = self.in_order(aging);
-        ahead.retain(|other| order(other, aging) < order(waiter, aging));
+        ahead.retain(|other| order(other, aging) < order(waiter, aging) && !is_away(around, other));
         let own = |other: &Waiter| !other.is_attended() && other.proposal.holder == waiter.proposal.holder;
         let free = ahead.iter().all(|other| {
             let fits = self.fits(around, other);
@@ -302,8 +338,11 @@ impl Model {
         let mut first = None;
         for waiter in self.in_order(around.rules.priority_aging) {
             let holder = &waiter.proposal.holder;
+            if is_away(around, &waiter) {
+                continue;
+            }
             let mut front = self.in_order(around.rules.priority_aging);
-            front.retain(|other| other.rank <= waiter.rank);
+            front.retain(|other| other.rank <= waiter.rank && !is_away(around, other));
             if front.iter().any(|other| !self.fits(around, other)) {
                 break;
             }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth::admission::resource::{Command, Otherwise, Rejection, Rivals};
+use berth::admission::resource::{Command, Link, NodeNow, Otherwise, Rejection, Rivals};
 use berth::admission::{Attendance, Joined, Rank, Speaker, Waiter};
-use berth::clock::Now;
+use berth::clock::{Now, RunTime};
 use berth::model::{Authority, Caller, Fence, LeaseId, LeftOut, Mode, Priority, RequestId, Role, WaitPolicy};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::device::{Crash, Device, rank, unattended, waiter};
 use crate::sample;
 
-const HOLDERS: [&str; 5] = ["kim", "kim/job-1", "ruth", "gw:gateway:kim", "omar"];
+const HOLDERS: [&str; 6] = ["kim", "kim/job-1", "ruth", "gw:gateway:kim", "gw:gateway:ruth", "omar"];
 const HOUR_MS: i64 = 3_600_000;
 
 /// What is done in one step.
@@ -23,8 +23,37 @@ pub struct Step {
     /// How far the wall clock is set, forward or back, besides.
     pub wall_set_ms: i64,
     pub rivals: [Option<i32>; 4],
+    /// What the uplink has said before.
+    pub link: Option<Linked>,
+    /// The whole worker is taken out or brought back before.
+    pub drained: Option<bool>,
     pub asked: Asked,
     pub crash: Crash,
+}
+
+/// How the link to the gateway is.
+#[derive(Debug, Clone, Copy)]
+pub enum Linked {
+    Down,
+    /// The gateway has taken a snapshot in so long ago.
+    Acknowledged(u64),
+    /// It has been heard so long ago.
+    Heard(u64),
+}
+
+impl Linked {
+    /// Takes it in, as the desk does.
+    pub fn say(self, node: &mut NodeNow, now: Now) {
+        let ago = |ms| RunTime(now.run.0 - Duration::from_millis(ms));
+        let gateway = node.gateway.as_mut().expect("there is a gateway");
+        gateway.link = match (self, gateway.link) {
+            (Linked::Down, _) | (Linked::Heard(_), Link::Away) => Link::Away,
+            (Linked::Acknowledged(ms), _) => Link::Acknowledged { at: ago(ms), heard: ago(ms) },
+            (Linked::Heard(ms), Link::Acknowledged { at, heard }) => {
+                Link::Acknowledged { at, heard: heard.max(ago(ms)) }
+            }
+        };
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -136,13 +165,24 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let no_rivals = Just([None; 4]);
     let rivals =
         prop_oneof![3 => no_rivals, 1 => (rival(), rival(), rival(), rival()).prop_map(|(a, b, c, d)| [a, b, c, d])];
-    let step = (0u64..=8, wall, rivals, asked, crash).prop_map(|(after_ms, wall_set_ms, rivals, asked, crash)| Step {
-        after_ms,
-        wall_set_ms,
-        rivals,
-        asked,
-        crash,
-    });
+    // Whoever is to get through has ten seconds for that.
+    let linked = prop_oneof![
+        1 => Just(Linked::Down),
+        2 => prop_oneof![Just(0u64), 0u64..=40, 9_970u64..=10_030].prop_map(Linked::Acknowledged),
+        4 => prop_oneof![2 => Just(0u64), 1 => 0u64..=20].prop_map(Linked::Heard),
+    ];
+    let node = (prop::option::weighted(0.4, linked), prop::option::weighted(0.04, prop::bool::weighted(0.3)));
+    let step = (0u64..=8, wall, rivals, node, asked, crash).prop_map(
+        |(after_ms, wall_set_ms, rivals, (link, drained), asked, crash)| Step {
+            after_ms,
+            wall_set_ms,
+            rivals,
+            link,
+            drained,
+            asked,
+            crash,
+        },
+    );
     prop::collection::vec(step, 1..60)
 }
 
