@@ -105,6 +105,7 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         (lease("max_ttl = \"15 parsecs\""), &["lab.toml:4: lease.max_ttl: \"15 parsecs\" is no duration", "\"1h30m\""]),
         (lease("default_ttl = \"0s\""), &["lease.default_ttl: \"0s\" is out of bounds; at least 1ms"]),
         (lease("request_retention = \"0s\""), &["lease.request_retention"]),
+        (lease("uplink_grace = \"25h\""), &["lease.uplink_grace"]),
         (lease("default_ttl = \"5h\""), &["lab.toml:4: lease.default_ttl", "(5h) is longer than lease.max_ttl (4h)"]),
         (lease("max_ttl = \"5m\""), &["lab.toml:4: lease.max_ttl", "(15m) is longer than lease.max_ttl (5m)"]),
         (lease("max_per_requester = 0"), &["lease.max_per_requester: must be a whole number from 1 to 100000, not 0"]),

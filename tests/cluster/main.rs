@@ -4,6 +4,7 @@
 
 mod booked;
 mod calendar;
+mod grace;
 mod lab;
 mod leases;
 mod partition;
