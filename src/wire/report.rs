@@ -284,7 +284,7 @@ pub fn snapshot(
         frames.push(encode(&Part::Requests { waiting: chunk.to_vec(), settled: Vec::new() })?);
     }
     for chunk in settled.chunks(REQUEST_ROWS_PER_FRAME_MAX) {
-        frames.push(encode(&Part::Requests { waiting: Vec::new(), settled: chunk.to_vec() })?);
+        add_settled(&mut frames, chunk)?;
     }
     let count = |length: usize| length as u64;
     frames.push(encode(&Part::End {
@@ -318,6 +318,20 @@ fn add_chunk(frames: &mut Vec<bytes::Bytes>, resources: &[ResourceReport]) -> Re
             let (front, back) = resources.split_at(resources.len() / 2);
             add_chunk(frames, front)?;
             add_chunk(frames, back)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// The same for settled requests, because of the labels of their resources.
+fn add_settled(frames: &mut Vec<bytes::Bytes>, settled: &[SettledRow]) -> Result<(), FrameError> {
+    match encode(&Part::Requests { waiting: Vec::new(), settled: settled.to_vec() }) {
+        Ok(frame) => frames.push(frame),
+        Err(FrameError::TooLong(_)) if settled.len() > 1 => {
+            let (front, back) = settled.split_at(settled.len() / 2);
+            add_settled(frames, front)?;
+            add_settled(frames, back)?;
         }
         Err(error) => return Err(error),
     }

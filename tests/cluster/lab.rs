@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
-use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, ResourceAddress};
+use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, RequestId, ResourceAddress};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
 use berth::service::answers::Acquired;
@@ -15,7 +15,7 @@ use berth::service::views::{LeaseView, RequestState, RequestView};
 
 use crate::weather::Weather;
 
-const FILE: &str = r#"
+pub const FILE: &str = r#"
 [lab]
 name = "cluster"
 [gateway]
@@ -184,4 +184,17 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: 
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("never came: {what}");
+}
+
+/// A local client's request for a resource that is held: it waits.
+pub async fn waiting_at(worker: &dyn Coordinator, requester: &str, resource: &str) -> RequestId {
+    let body = RequestBody {
+        requester: Some(requester.parse().unwrap()),
+        resource_id: Some(resource.parse().unwrap()),
+        ..RequestBody::default()
+    };
+    let ask = body.into_ask(&Caller::admin(), Headers::default(), &LeaseRules::default()).unwrap();
+    let request = worker.request(&Caller::admin(), ask, Duration::from_secs(2)).await.unwrap();
+    assert_eq!(request.state, RequestState::Waiting);
+    request.id
 }

@@ -25,6 +25,13 @@ pub fn identity(state: &Path, lab: &str, role: NodeRole, name: &str) -> Identity
     Identity::load(&files, &lab, role, &name).unwrap()
 }
 
+/// Dials whoever listens at an address as a gateway of this name.
+pub async fn dial_at(address: &str, identity: &Identity, gateway: &str) -> Result<WorkerLink, DialError> {
+    let dialer = Dialer::new(identity, &gateway.parse().unwrap(), address, &berth::link::Udp::default()).unwrap();
+    let hello = Hello { protocol: TODAY, version: String::new(), run: uuid::Uuid::new_v4(), incarnation: u64::MAX };
+    dialer.dial(address, &hello).await
+}
+
 /// Dials the lab's gateway.
 async fn dial(lab: &Lab, identity: &Identity, protocol: ProtocolRange) -> Result<WorkerLink, DialError> {
     let address = lab.file.gateway.as_ref().unwrap().link.to_string();

@@ -172,8 +172,9 @@ impl Uplink {
     async fn report(&self, mut link: WorkerLink, streams: Streams, taken: &mut bool) -> Result<(), LinkError> {
         let mut reports = self.send_snapshot(&streams).await?;
         let mut relay = Relay::start(self.events.clone(), link.events_after);
-        let mut digests = tokio::time::interval_at(tokio::time::Instant::now() + DIGEST_EVERY, DIGEST_EVERY);
+        let mut digests = tokio::time::interval(DIGEST_EVERY);
         digests.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        digests.reset();
         loop {
             tokio::select! {
                 said = read::<Control>(&mut link.control) => match said? {
