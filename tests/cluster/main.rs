@@ -4,9 +4,11 @@
 
 mod booked;
 mod calendar;
+mod events;
 mod grace;
 mod lab;
 mod leases;
+mod liar;
 mod link;
 mod named_at_worker;
 mod partition;

@@ -17,15 +17,23 @@ async fn lab() -> Lab {
 
 impl Lab {
     async fn settle_attempt(&self, request: &RequestId, attempt: u32) -> Result<Option<Grant>, Code> {
-        let request = request.clone();
-        said(self.send(|reply| DeskMessage::Settle { request, attempt, reply })).await
+        said(self.begin_settle(request, attempt)).await
+    }
+
+    fn begin_settle(&self, request: &RequestId, attempt: u32) -> Receiver<Said<Option<Grant>>> {
+        let (request, gateway) = (request.clone(), "gateway".parse().unwrap());
+        self.send(|reply| DeskMessage::Settle { request, attempt, gateway, reply })
     }
 
     async fn cancel_by(&self, request: &RequestId, authority: Authority) -> Result<(), Code> {
         let request = request.clone();
-        let cancelled = reply(self.send(|reply| DeskMessage::Cancel { request, authority, reply })).await;
-        cancelled.map_err(|refusal| refusal.code)
+        said(self.send(|reply| DeskMessage::Cancel { request, authority, reply })).await
     }
+}
+
+/// What a gateway is told of a request that waits here.
+fn waits_as(told: &Result<Asked, Code>, request: &RequestId) {
+    assert!(matches!(told, Ok(Asked::Pending(place)) if place.place.request == *request), "{told:?}");
 }
 
 fn gateway(name: &str) -> Authority {
@@ -38,9 +46,9 @@ async fn a_dispatch_that_comes_twice_waits_once_and_hears_the_same() {
     let held = lab.lease(acquires("holder", "a")).await;
     let ask = waits("gw:gateway:ci", "a");
     let (first, second) = (lab.begin_dispatch(ask.clone(), 1), lab.begin_dispatch(ask.clone(), 1));
-    assert_eq!(said(first).await, Ok(Asked::Open(ask.id.clone())));
-    assert_eq!(said(second).await, Ok(Asked::Open(ask.id.clone())));
-    assert_eq!(lab.dispatch(ask.clone()).await, Ok(Asked::Open(ask.id.clone())));
+    waits_as(&said(first).await, &ask.id);
+    waits_as(&said(second).await, &ask.id);
+    waits_as(&lab.dispatch(ask.clone()).await, &ask.id);
     assert_eq!(lab.room("a").await, ["gw:gateway:ci"]);
     assert_eq!(said(lab.begin_dispatch(ask.clone(), 2)).await, Err(Code::Stopping), "the first attempt waits");
     lab.release(&held).await.unwrap();
@@ -55,7 +63,7 @@ async fn a_settled_attempt_waits_no_more_and_the_next_is_a_new_try() {
     let held = lab.lease(acquires("holder", "a")).await;
     let ask = Ask { lease_id: Some("mine".parse().unwrap()), ..waits("gw:gateway:ci", "a") };
     for attempt in 1..=3 {
-        assert_eq!(said(lab.begin_dispatch(ask.clone(), attempt)).await, Ok(Asked::Open(ask.id.clone())));
+        waits_as(&said(lab.begin_dispatch(ask.clone(), attempt)).await, &ask.id);
         let other = Ask { lease_id: Some("mine".parse().unwrap()), ..waits("other", "b") };
         assert_eq!(lab.ask(other).await, Err(Code::LeaseIdTaken), "it holds its lease id while it waits");
         assert_eq!(lab.settle_attempt(&ask.id, attempt).await, Ok(None));
@@ -70,7 +78,7 @@ async fn a_settled_attempt_waits_no_more_and_the_next_is_a_new_try() {
         .query_row("SELECT COUNT(*) FROM request WHERE requester LIKE 'gw:%'", [], |row| row.get(0))
         .unwrap();
     assert_eq!(rows, 0);
-    assert_eq!(said(lab.begin_dispatch(ask.clone(), 4)).await, Ok(Asked::Open(ask.id.clone())));
+    waits_as(&said(lab.begin_dispatch(ask.clone(), 4)).await, &ask.id);
     lab.release(&held).await.unwrap();
     let lease = lab.end(&ask.id).await.lease();
     assert_eq!(lease.id.as_str(), "mine");
@@ -92,13 +100,12 @@ async fn one_that_is_settled_while_it_is_on_its_way_never_gets_a_lease_later() {
     let commits = lab.hold_commits();
     let asked = lab.begin_dispatch(ask.clone(), 1);
     lab.turn().await;
-    let (request, attempt) = (ask.id.clone(), 1);
-    let settled = lab.send(|reply| DeskMessage::Settle { request, attempt, reply });
+    let settled = lab.begin_settle(&ask.id, 1);
     lab.turn().await;
     drop(commits);
     assert_eq!(said(settled).await, Ok(None));
     let told = said(asked).await;
-    assert!(matches!(&told, Ok(Asked::Open(_))), "{told:?}");
+    waits_as(&told, &ask.id);
     lab.release(&held).await.unwrap();
     lab.pass(SECOND).await;
     assert!(lab.leases_on("a").await.is_empty());
@@ -117,8 +124,7 @@ async fn one_that_is_settled_as_the_resource_is_released_is_told_as_it_is() {
         for _ in 0..turns / 2 {
             tokio::task::yield_now().await;
         }
-        let request = ask.id.clone();
-        let settled = lab.send(|reply| DeskMessage::Settle { request, attempt: 1, reply });
+        let settled = lab.begin_settle(&ask.id, 1);
         said(released.unwrap_or_else(|| lab.begin_release(&held))).await.unwrap();
         let told = said(settled).await.unwrap();
         lab.settle().await;

@@ -1,0 +1,80 @@
+//! A worker that speaks the real protocol and relays whatever a test has it say.
+
+use berth::link::dial::{Dialer, WorkerLink};
+use berth::link::{LinkError, read, write};
+use berth::model::{EventId, Fence, NodeRole};
+use berth::wire::PROTOCOL;
+use berth::wire::events::{EventRow, EventsPage};
+use berth::wire::hello::Hello;
+use berth::wire::report::{Control, LeaseRow, Report, ResourceReport, snapshot};
+use serde_json::Value;
+
+use crate::lab::Lab;
+use crate::strangers::identity;
+
+/// Its link, as long as this lives.
+pub struct Liar {
+    pub link: WorkerLink,
+    _dialer: Dialer,
+}
+
+impl Liar {
+    /// Takes the place of a worker of the lab's, with one resource that holds these leases.
+    pub async fn join(lab: &Lab, name: &str, resource: &str, leases: Vec<LeaseRow>) -> Self {
+        let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
+        let address = lab.file.gateway.as_ref().unwrap().link.to_string();
+        let dialer = Dialer::new(&identity, &"gateway".parse().unwrap(), &address, &lab.weather.udp()).unwrap();
+        let incarnation = u64::MAX;
+        let hello = Hello { protocol: PROTOCOL, version: "9.9.9".to_owned(), run: uuid::Uuid::new_v4(), incarnation };
+        let link = dialer.dial(&address, &hello).await.unwrap();
+        let report = ResourceReport {
+            id: resource.parse().unwrap(),
+            labels: Default::default(),
+            max_shared: 1,
+            fence: Fence(0),
+            grantable: true,
+            drained: false,
+            queue_length: 0,
+            reserved: 0,
+            next_window: None,
+            leases,
+        };
+        link.streams().send_snapshot(snapshot(incarnation, 0, &[report], &[], &[]).unwrap()).await.unwrap();
+        Self { link, _dialer: dialer }
+    }
+
+    /// Sends a page of events.
+    pub async fn says(&mut self, events: Vec<EventRow>) -> Result<(), LinkError> {
+        write(&mut self.link.reports, &Report::Events(EventsPage { events })).await
+    }
+
+    /// The next acknowledgement of events; none when the gateway has ended the link.
+    pub async fn acknowledged(&mut self) -> Option<u64> {
+        loop {
+            match read::<Control>(&mut self.link.control).await {
+                Ok(Some(Control::EventsTaken { seq })) => return Some(seq),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Sends a page and waits until it is acknowledged.
+    pub async fn relays(&mut self, events: Vec<EventRow>) {
+        let last = events.last().unwrap().seq;
+        self.says(events).await.unwrap();
+        assert_eq!(self.acknowledged().await, Some(last));
+    }
+}
+
+/// An event as a worker may claim it.
+pub fn row(seq: u64, event: &str, payload: Value) -> EventRow {
+    EventRow {
+        id: EventId::generate(),
+        seq,
+        at: jiff::Timestamp::UNIX_EPOCH,
+        event: event.to_owned(),
+        owner: None,
+        payload: payload.as_object().unwrap().clone(),
+    }
+}
