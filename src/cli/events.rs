@@ -75,9 +75,11 @@ async fn follow(args: &EventsArgs, client: &Client, output: &mut Output<'_>, pac
     }
 }
 
-/// One line: when, what, and the facts.
+/// One line: when, what, the facts, and the worker that has relayed it.
 fn told(event: &EventView) -> String {
-    format!("{}  {:<22}  {}", until(event.timestamp), event.event.as_str(), facts(&event.payload)).trim_end().to_owned()
+    let worker = event.worker_id.as_ref().map(|worker| format!(" worker={worker}")).unwrap_or_default();
+    let facts = facts(&event.payload) + &worker;
+    format!("{}  {:<22}  {}", until(event.timestamp), event.event.as_str(), facts.trim_start()).trim_end().to_owned()
 }
 
 /// What a line has room for; what a request asked for in full is in the JSON.

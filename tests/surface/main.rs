@@ -8,6 +8,7 @@
 mod bookings;
 mod chosen_id;
 mod config;
+mod fleet_events;
 mod holds;
 mod http;
 mod joined;
