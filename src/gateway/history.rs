@@ -2,7 +2,7 @@
 //!
 //! Every request that passes the checks has one `lease.requested` and ends in one `request.granted` or `lease.rejected`. One
 //! that is refused by checks 3 or 4 has the `lease.rejected` alone; one that is another under its key has nothing of
-//! its own. What is still owed from former runs is in [`former`](super::former).
+//! its own. What is still owed from former runs is in `former`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

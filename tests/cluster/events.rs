@@ -363,3 +363,25 @@ async fn links_and_pauses_are_told_and_followed_as_they_happen() {
     assert_eq!(all.iter().filter(own(EventKind::HoldsPaused)).count(), 1, "told when it changes");
     assert_eq!(all.iter().filter(own(EventKind::HoldsResumed)).count(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_lost_its_disk_relays_its_new_log_from_the_beginning() {
+    let mut lab = Lab::start().await;
+    lab.stop("rack-1").await;
+    // The gateway knows of later events than the log that begins now will have for a long time.
+    let mut former = Liar::join(&lab, "rack-1", "pixel", vec![]).await;
+    former.relays(vec![row(1 << 60, "node.stopping", json!({}))]).await;
+    drop(former);
+    lab.stop("gateway").await;
+    lab.restart("gateway").await;
+    lab.restart("rack-1").await;
+    let rack = lab.worker("rack-1");
+    let there = log_of(&*rack, &Caller::admin()).await;
+    let last = there.last().unwrap().id.clone();
+    told(&lab, "the last of the new log", |event| event.id == last).await;
+    let here: HashSet<_> = log(&lab).await.into_iter().map(|event| event.id).collect();
+    assert!(there.iter().all(|event| here.contains(&event.id)));
+    let lease = active(rack.acquire(&Caller::admin(), acquire("local", "pixel", MINUTE)).await.unwrap());
+    let name = LeaseId::through(&"rack-1".parse().unwrap(), &lease.id);
+    told(&lab, "what happens from then on", |event| field(event, "leaseId") == name.as_str()).await;
+}
