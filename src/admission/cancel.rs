@@ -1,7 +1,7 @@
 //! Who may cancel a lease request, and when (SPEC §2 Cancel). One rule for hosts and gateways.
 
 use super::{Request, RequestState};
-use crate::model::{Authority, Caller, Code, LeaseId, NodeName, Refusal, RequestId};
+use crate::model::{Caller, Code, LeaseId, NodeName, Refusal, RequestId};
 
 /// What cancelling a request comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,21 +22,8 @@ pub fn cancel<L>(
     caller: &Caller,
     lease_of: impl Fn(&L) -> &LeaseId,
 ) -> Result<Cancel, Refusal> {
-    cancel_by(id, request, &Authority::Client(caller.clone()), lease_of)
-}
-
-/// The same on a worker, where a gateway cancels what its own requesters have asked for.
-///
-/// # Errors
-/// As [`cancel`].
-pub fn cancel_by<L>(
-    id: &RequestId,
-    request: Option<&Request<L>>,
-    authority: &Authority,
-    lease_of: impl Fn(&L) -> &LeaseId,
-) -> Result<Cancel, Refusal> {
     let request = request.ok_or_else(|| unknown_request(id))?;
-    if !authority.may_change(&request.requester) {
+    if !caller.may_change(&request.requester) {
         let message = format!("lease request {id} is not yours; only its owner or an admin may cancel it");
         return Err(Refusal::new(Code::InsufficientPermissions, message));
     }

@@ -20,7 +20,7 @@ impl Lab {
     /// Asks as the gateway does, and hears that it waits.
     pub(super) async fn wait_through(&self, ask: Ask) -> RequestId {
         match self.dispatch(ask).await {
-            Ok(Asked::Open(id)) => id,
+            Ok(Asked::Pending(pending)) => pending.place.request,
             other => panic!("it does not wait: {other:?}"),
         }
     }

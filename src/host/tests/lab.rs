@@ -11,8 +11,8 @@ use crate::admission::ticket::TicketKey;
 use crate::admission::{RequestState, Rules};
 use crate::clock::Clock;
 use crate::model::{
-    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, NodeName, Priority, Refusal,
-    RequestId, Requester, ResourceSpec, Target, WaitPolicy,
+    Ask, Authority, Caller, Code, Door, EventKind, Fence, LeaseRecord, LeftOut, Mode, NodeName, Priority, RequestId,
+    Requester, ResourceSpec, Target, WaitPolicy,
 };
 use crate::store::EventFilter;
 
