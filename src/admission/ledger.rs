@@ -123,13 +123,12 @@ impl Ledger {
         if let Some(lease) = lease.as_ref().filter(of_another) {
             return Err(lease_id_taken(lease));
         }
-        let key = ask.key.clone().filter(|_| speaker == Speaker::Requester);
         let mut entry = Entry {
             requester: ask.requester.clone(),
             lease,
             former_lease: None,
             granted: false,
-            key,
+            key: own_key,
             waits_for: by_name.cloned().filter(|_| ask.wait == WaitPolicy::JoinWaitingRoom || standing.is_some()),
             asking: true,
         };

@@ -87,7 +87,7 @@ impl GatewayLink {
         let deadlines: Vec<RunTime> = of_gateway.map(|held| held.deadline).collect();
         let unheard = deadlines.iter().filter(|deadline| !is_heard(deadline)).min().copied();
         self.unheard.set(resource, unheard);
-        if deadlines.iter().any(|deadline| is_heard(deadline)) {
+        if deadlines.iter().any(is_heard) {
             self.overdue.insert(resource.clone());
         } else {
             self.overdue.remove(resource);

@@ -82,7 +82,7 @@ fn a_variable_that_sets_no_rule_is_named() {
 #[test]
 fn the_waiting_room_the_events_and_the_limits_are_read() {
     let text = lab(&format!(
-        "[lease]\nmax_total = \"15m\"\n\
+        "[lease]\nmax_total = \"15m\"\nuplink_grace = \"0s\"\n\
          [waiting_room]\nwaiter_ttl = \"2m\"\n\
          admission_grace = \"30s\"\npriority_aging = \"10m\"\nreturn_grace = \"0s\"\n\
          [events]\nretention = \"3650d\"\nmax_count = 100_000_000\n[limits]\nwaiters = 7\n{WORKER}"
@@ -94,7 +94,7 @@ fn the_waiting_room_the_events_and_the_limits_are_read() {
     ];
     let seconds = Duration::from_secs;
     let written = load(&text).unwrap().lab.rules;
-    let lease = LeaseRules { max_total: Some(seconds(900)), ..LeaseRules::default() };
+    let lease = LeaseRules { max_total: Some(seconds(900)), uplink_grace: Duration::ZERO, ..LeaseRules::default() };
     let waiting = WaitingRules {
         waiter_ttl: seconds(120),
         admission_grace: seconds(30),

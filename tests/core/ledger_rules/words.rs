@@ -1,7 +1,7 @@
 //! The checks in single cases, as a requester meets them.
 
 use berth::admission::{Admitted, Ledger, Speaker};
-use berth::model::{Ask, Code, RequestId};
+use berth::model::{Ask, Code, RequestId, WaitPolicy};
 use serde_json::{Value, json};
 
 use crate::sample;
@@ -91,4 +91,23 @@ fn a_gateway_has_checked_its_own_requesters_and_keys_but_the_worker_checks_the_i
     assert_eq!(ledger.admit(&asks("gw:gateway:ci", None, Some("k")), Speaker::Gateway, None), Ok(Admitted::New));
     let refused = ledger.admit(&asks("gw:gateway:ops", Some("myid"), None), Speaker::Gateway, None).unwrap_err();
     assert_eq!(refused.code, Code::LeaseIdTaken);
+}
+
+#[test]
+fn an_unattended_waiter_asks_again_through_a_gateway_as_it_does_here() {
+    let board = sample::text("board");
+    for (requester, speaker) in [("ci", Speaker::Requester), ("gw:gateway:ci", Speaker::Gateway)] {
+        let mut ledger = Ledger::new(1);
+        let joins = || Ask { wait: WaitPolicy::JoinWaitingRoom, ..asks(requester, Some("myid"), None) };
+        let (first, again, third) = (joins(), joins(), joins());
+        assert_eq!(ledger.admit(&first, speaker, Some(&board)), Ok(Admitted::New));
+        assert_eq!(ledger.admit(&again, speaker, Some(&board)), Ok(Admitted::Behind(first.id.clone())));
+        ledger.waits(&first.id, &first.id, first.lease_id.as_ref());
+        assert_eq!(ledger.admit(&again, speaker, Some(&board)), Ok(Admitted::Again));
+        ledger.waits(&again.id, &first.id, first.lease_id.as_ref());
+        assert_eq!(ledger.len(), 1, "it is one entry");
+        assert_eq!(ledger.admit(&third, speaker, Some(&board)), Ok(Admitted::Again));
+        ledger.refuse(&third.id);
+        assert!(ledger.is_empty());
+    }
 }

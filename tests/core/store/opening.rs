@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth::admission::resource::EndReason;
+use berth::admission::resource::{Change, EndReason};
 use berth::model::{EventKind, Fence, Mode};
 use berth::store::StoredOutcome::Granted;
 use berth::store::{EventFilter, Loaded, OpenError, SCHEMA_VERSION};
@@ -18,6 +18,9 @@ const VERSION_2: &str = include_str!("../fixtures/version_2.sql");
 
 /// The same of schema version 3; one more resource is drained, waited for and kept for somebody, and two events are told.
 const VERSION_3: &str = include_str!("../fixtures/version_3.sql");
+
+/// The same of schema version 4, whose holds are paused.
+const VERSION_4: &str = include_str!("../fixtures/version_4.sql");
 
 fn written_by(version: &str) -> Database {
     let database = Database::new();
@@ -119,6 +122,20 @@ async fn a_file_of_the_third_version_keeps_what_it_has_and_has_an_empty_calendar
 }
 
 #[tokio::test]
+async fn a_file_of_the_fourth_version_is_of_a_worker_that_is_not_drained_and_keeps_a_drain_from_now_on() {
+    let database = written_by(VERSION_4);
+    let mut open = database.open();
+    assert_eq!((open.loaded.drained, open.loaded.holds_paused.as_deref()), (false, Some("admin")));
+    assert_eq!(open.loaded.resources.iter().filter(|resource| resource.drained).count(), 1);
+    for drained in [true, true, false] {
+        open.commit_at(0, None, vec![Change::NodeDrained(drained)]).await.unwrap();
+        open = database.reopened(open).await;
+        assert_eq!(open.loaded.drained, drained);
+        assert_eq!(open.loaded.resources.iter().filter(|resource| resource.drained).count(), 1, "their own stays");
+    }
+}
+
+#[tokio::test]
 async fn an_old_file_goes_on_as_if_it_had_always_been_of_today() {
     for version in [VERSION_1, VERSION_2] {
         let database = written_by(version);
@@ -153,7 +170,7 @@ async fn an_old_file_has_the_schema_of_a_new_one() {
     };
     let new = Database::new();
     new.open().close().await;
-    for version in [VERSION_1, VERSION_2, VERSION_3] {
+    for version in [VERSION_1, VERSION_2, VERSION_3, VERSION_4] {
         let old = written_by(version);
         old.open().close().await;
         assert_eq!(schema(&old), schema(&new));
