@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use berth::limits::{EVENT_PAYLOAD_BYTES_MAX, EVENTS_PER_PAGE_MAX};
-use berth::model::{Caller, EventKind, LeaseId, Role};
+use berth::model::{Caller, Code, EventKind, LeaseId, Mode, Refusal, RequestId, Role};
 use berth::service::Coordinator;
 use berth::service::ask::EventQuery;
 use berth::service::views::{Connection, EventView, RequestState};
+use berth::wire::report::Changed;
+use berth::wire::requests::{SettledOutcome, SettledRow, WaitingRow};
 use serde_json::{Value, json};
 
 use crate::lab::{Lab, RACK_1, acquire, active, eventually, granted, request};
@@ -332,6 +334,65 @@ async fn a_request_that_was_out_when_the_gateway_went_ends_as_its_worker_reports
     let end = told(&lab, "its end", |event| event.event == EventKind::RequestGranted).await;
     assert_eq!((field(&end, "requestId"), field(&end, "worker")), (out.id.as_str(), "rack-1"));
     tokio::time::sleep(MINUTE).await;
+    assert_every_story_ends_once(&log(&lab).await);
+}
+
+/// What a worker's book says of a request of the gateway's.
+fn settled(id: &RequestId, requester: &str, outcome: SettledOutcome) -> SettledRow {
+    SettledRow {
+        request: id.clone(),
+        requester: requester.parse().unwrap(),
+        key: None,
+        fingerprint: request("x", "platform=android", None).fingerprint(),
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+        ended_ms_ago: Some(1_000),
+        outcome,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_former_run_end_as_their_worker_s_book_says_and_those_that_wait_there_have_no_end_yet() {
+    let mut lab = Lab::start().await;
+    lab.stop("rack-1").await;
+    disconnected(&lab, 0).await;
+    let mut open = Vec::new();
+    for job in ["job-1", "job-2", "job-3"] {
+        open.push(lab.lease(job, "platform=android").await.unwrap().id);
+    }
+    let [late, waits, claimed] = open.try_into().unwrap();
+    lab.stop("gateway").await;
+    lab.restart("gateway").await;
+    let timeout = SettledOutcome::Failed(Refusal::new(Code::QueueTimeout, "it did not become free in time"));
+    let book = [
+        settled(&late, "gw:gateway:admin/job-1", timeout.clone()),
+        // It does not know whose it is.
+        settled(&claimed, "gw:gateway:admin/job-7", timeout),
+    ];
+    let row = WaitingRow {
+        request: waits.clone(),
+        requester: "gw:gateway:admin/job-2".parse().unwrap(),
+        resource: "pixel".parse().unwrap(),
+        mode: Mode::Exclusive,
+        attended: true,
+        lease_id: None,
+        key: None,
+        fingerprint: book[0].fingerprint,
+        joined_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let mut worker = Liar::join_with(&lab, "rack-1", "pixel", vec![], &[row], &book).await;
+    lab.ready().await;
+    tokio::time::sleep(MINUTE).await;
+    let reasons = |log: Vec<EventView>, request: &RequestId| -> Vec<String> {
+        let of = log.iter().filter(|event| field(event, "requestId") == request.as_str());
+        of.filter(|event| event.event == EventKind::LeaseRejected).map(|event| field(event, "reason").into()).collect()
+    };
+    assert_eq!(reasons(log(&lab).await, &late), ["timeout"]);
+    assert_eq!(reasons(log(&lab).await, &claimed), ["daemon-restarted"]);
+    assert!(reasons(log(&lab).await, &waits).is_empty(), "it waits on");
+    worker.changes(1, Changed::Settled(settled(&waits, "gw:gateway:admin/job-2", SettledOutcome::Cancelled))).await;
+    told(&lab, "its end", |event| field(event, "reason") == "cancelled").await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(reasons(log(&lab).await, &waits), ["cancelled"]);
     assert_every_story_ends_once(&log(&lab).await);
 }
 

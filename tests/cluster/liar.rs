@@ -6,7 +6,8 @@ use berth::model::{EventId, Fence, NodeRole};
 use berth::wire::PROTOCOL;
 use berth::wire::events::{EventRow, EventsPage};
 use berth::wire::hello::Hello;
-use berth::wire::report::{Control, LeaseRow, Report, ResourceReport, snapshot};
+use berth::wire::report::{Changed, Control, Delta, LeaseRow, Report, ResourceReport, snapshot};
+use berth::wire::requests::{SettledRow, WaitingRow};
 use serde_json::Value;
 
 use crate::lab::Lab;
@@ -21,6 +22,18 @@ pub struct Liar {
 impl Liar {
     /// Takes the place of a worker of the lab's, with one resource that holds these leases.
     pub async fn join(lab: &Lab, name: &str, resource: &str, leases: Vec<LeaseRow>) -> Self {
+        Self::join_with(lab, name, resource, leases, &[], &[]).await
+    }
+
+    /// The same with requests of the gateway's that wait at it, and others that are settled.
+    pub async fn join_with(
+        lab: &Lab,
+        name: &str,
+        resource: &str,
+        leases: Vec<LeaseRow>,
+        waiting: &[WaitingRow],
+        settled: &[SettledRow],
+    ) -> Self {
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let address = lab.file.gateway.as_ref().unwrap().link.to_string();
         let dialer = Dialer::new(&identity, &"gateway".parse().unwrap(), &address, &lab.weather.udp()).unwrap();
@@ -39,13 +52,19 @@ impl Liar {
             next_window: None,
             leases,
         };
-        link.streams().send_snapshot(snapshot(incarnation, 0, &[report], &[], &[]).unwrap()).await.unwrap();
+        link.streams().send_snapshot(snapshot(incarnation, 0, &[report], waiting, settled).unwrap()).await.unwrap();
         Self { link, _dialer: dialer }
     }
 
     /// Sends a page of events.
     pub async fn says(&mut self, events: Vec<EventRow>) -> Result<(), LinkError> {
         write(&mut self.link.reports, &Report::Events(EventsPage { events })).await
+    }
+
+    /// Reports its change of this number.
+    pub async fn changes(&mut self, number: u64, change: Changed) {
+        let delta = Delta { incarnation: u64::MAX, number, change };
+        write(&mut self.link.reports, &Report::Delta(delta)).await.unwrap();
     }
 
     /// The next acknowledgement of events; none when the gateway has ended the link.
