@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth::model::EventKind;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -187,5 +188,14 @@ fn a_full_life_of_requests_ends_once_each_though_the_gateway_is_killed_again_and
             let words: Vec<String> = log(&door).iter().filter(of_lease).map(|event| text(&event["event"])).collect();
             (words == ["lease.granted", "lease.released"]).then_some(())
         });
+    }
+    for event in log(&door) {
+        let kind: EventKind = text(&event["event"]).parse().unwrap();
+        let payload = event["payload"].as_object().unwrap();
+        let told = |field: &&str| field.ends_with('?') || payload.contains_key(*field);
+        assert!(kind.fields().iter().all(|field| told(field)), "{event}");
+        let known = |name: &String| kind.fields().iter().any(|field| field.trim_end_matches('?') == name);
+        assert!(payload.keys().all(known), "{event}");
+        assert_eq!(event["node"], "gateway");
     }
 }
