@@ -111,3 +111,52 @@ impl fmt::Display for Denial {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use quinn::{ConnectionClose, ConnectionError, TransportErrorCode};
+
+    use super::*;
+
+    fn closed(code: TransportErrorCode) -> ConnectionError {
+        ConnectionError::ConnectionClosed(ConnectionClose { error_code: code, frame_type: None, reason: "".into() })
+    }
+
+    #[test]
+    fn every_alert_about_a_certificate_has_words_that_say_what_to_do() {
+        for (alert, word) in [
+            (42, "no usable certificate"),
+            (44, "revoked"),
+            (45, "expired"),
+            (48, "does not know"),
+            (49, "another lab"),
+            (116, "no usable certificate"),
+        ] {
+            let ended = closed(TransportErrorCode::crypto(alert));
+            let lost = io::Error::from(quinn::ReadError::ConnectionLost(ended.clone()));
+            let unsent = io::Error::from(quinn::WriteError::ConnectionLost(ended.clone()));
+            for error in [LinkError::Connection(ended), LinkError::Stream(lost), LinkError::Stream(unsent)] {
+                let said = Denial::of(&error.into()).expect("a denial").to_string();
+                assert!(said.contains(word) && said.contains("berth join"), "{alert}: {said}");
+            }
+        }
+        let elsewhere = LinkError::Connection(closed(TransportErrorCode::crypto(120)));
+        assert!(Denial::of(&elsewhere.into()).unwrap().to_string().contains("check gateway.address"));
+    }
+
+    #[test]
+    fn what_is_no_denial_is_none() {
+        for error in [
+            LinkError::Timeout,
+            LinkError::Connection(ConnectionError::TimedOut),
+            LinkError::Connection(closed(TransportErrorCode::NO_ERROR)),
+            LinkError::Connection(closed(TransportErrorCode::crypto(80))),
+            LinkError::Stream(io::Error::other("no connection's")),
+        ] {
+            assert_eq!(Denial::of(&error.into()), None);
+        }
+        assert_eq!(Denial::of(&DialError::Refused("no".to_owned())), None);
+    }
+}

@@ -78,15 +78,21 @@ async fn each_kind_of_refusal_by_certificate_has_its_line_at_the_worker() {
     let (elsewhere, another_lab) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let state = gateway.state_dir().to_owned();
     let worker = |state: &std::path::Path, lab: &str| identity(state, lab, NodeRole::Worker, "rack-1");
-    // The gateway refuses the worker.
-    for (stranger, line) in [
-        (worker(elsewhere.path(), "cluster"), "of a CA that the gateway does not know"),
-        (worker(another_lab.path(), "other"), "of a CA that the gateway does not know"),
-        (identity(&state, "cluster", NodeRole::Gateway, "gateway"), "of another lab, or no worker's"),
+    // Whoever is of another CA finds that the gateway is; whoever is no worker is told so by the gateway.
+    for (stranger, who, line) in [
+        (worker(elsewhere.path(), "cluster"), "this worker refuses the gateway", "of another CA"),
+        (worker(another_lab.path(), "other"), "this worker refuses the gateway", "of another CA"),
+        (
+            identity(&state, "cluster", NodeRole::Gateway, "gateway"),
+            "the gateway refuses this worker",
+            "of another lab, or no worker's",
+        ),
     ] {
-        let error = dial_at(&gateway.address(), &stranger, "gateway").await.unwrap_err();
-        let said = Denial::of(&error).expect("a denial").to_string();
-        assert!(said.starts_with("the gateway refuses this worker") && said.contains(line), "{said}");
+        let address = gateway.address();
+        let (error, ()) = tokio::join!(dial_at(&address, &stranger, "gateway"), gateway.judge());
+        let error = error.unwrap_err();
+        let said = Denial::of(&error).unwrap_or_else(|| panic!("no denial: {error:?}")).to_string();
+        assert!(said.starts_with(who) && said.contains(line), "{said}");
     }
     // The worker refuses the gateway: another's certificate, and a worker's that answers as the gateway.
     let rack = worker(&state, "cluster");

@@ -46,7 +46,8 @@ async fn a_worker_of_another_protocol_version_is_shown_incompatible_and_not_used
     lab.stop("rack-1").await;
     let rack = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, "rack-1");
     let error = dial(&lab, &rack, LATER).await.unwrap_err();
-    assert_eq!(error.to_string(), "the gateway speaks protocol 2, this worker 7-9: upgrade the older one");
+    let expected = format!("the gateway speaks protocol {TODAY}, this worker 7-9: upgrade the older one");
+    assert_eq!(error.to_string(), expected);
     assert!(matches!(error, DialError::Incompatible { theirs: TODAY, .. }));
     let gateway = lab.gateway();
     let shown = eventually("it is shown", || async {
