@@ -123,3 +123,22 @@ async fn a_resource_is_drained_and_undrained() {
     let shape: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(shape["resource"]["state"], "available");
 }
+
+#[tokio::test]
+async fn a_worker_says_how_it_stands_with_its_gateway() {
+    let node = json!({"name": "rack-1", "role": "worker", "version": "0.1.0",
+        "startedAt": "2026-01-01T00:00:00.000000Z", "ready": true});
+    let counts = json!({"total": 7, "available": 7, "leased": 0, "drained": 0});
+    let gateway = json!({"name": "gateway", "address": "10.0.0.1:7601", "connection": "refused",
+        "since": "2026-01-01T00:00:01.000000Z", "reason": "the gateway refused this worker: rack-1 has another key"});
+    let status = json!({"node": node, "resources": counts, "leases": 0, "waiting": 0, "gateway": gateway});
+    let url = fake::url_of(Router::new().route("/v1/status", get(answers(200, status)))).await;
+    let out = run_at(&url, &["status"]).await.out;
+    let line = out.lines().find(|line| line.starts_with("gateway")).expect("a line about the gateway");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(
+        words.join(" "),
+        "gateway gateway at 10.0.0.1:7601, refused since 2026-01-01T00:00:01Z: the gateway refused this worker: rack-1 \
+         has another key"
+    );
+}

@@ -41,4 +41,16 @@ mod tests {
             assert_eq!(redial.pause(u32::MAX), expected);
         }
     }
+
+    #[test]
+    fn at_the_longest_pause_the_dials_of_a_lab_are_still_spread_over_half_of_it() {
+        let mut redial = Redial::default();
+        redial.slow();
+        for _ in 0..100 {
+            let pauses = [0, u32::MAX / 2, u32::MAX].map(|random| Redial { failures: redial.failures }.pause(random));
+            assert_eq!([pauses[0], pauses[2]], [REDIAL_LONGEST / 2, REDIAL_LONGEST]);
+            assert!((3_700..3_800).contains(&pauses[1].as_millis()), "{pauses:?}");
+            redial.pause(0);
+        }
+    }
 }
