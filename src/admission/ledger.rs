@@ -99,12 +99,14 @@ impl Ledger {
             by_name.is_some() && self.entries.get(id).is_some_and(|entry| entry.waits_for.as_ref() == by_name)
         };
         let standing = held.iter().find(waits_there).cloned();
+        let own_key = ask.key.clone().filter(|_| speaker == Speaker::Requester);
         debug_assert!(
             standing.as_ref() == Some(&ask.id) || !self.entries.contains_key(&ask.id),
             "a request is admitted once"
         );
         if speaker == Speaker::Requester {
-            if let Some(known) = ask.key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone()))) {
+            let known = own_key.as_ref().and_then(|key| self.keys.get(&(ask.requester.clone(), key.clone())));
+            if let Some(known) = known {
                 return if known.fingerprint == ask.fingerprint() {
                     Ok(Admitted::Replay(known.request.clone()))
                 } else {

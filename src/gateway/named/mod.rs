@@ -57,6 +57,8 @@ impl FrontState {
 
     /// A request that was sent out is known to wait there.
     pub(super) fn move_there(&mut self, id: &RequestId, worker: &NodeName, place: Option<Place>, number: u64) {
+        let position = place.as_ref().map_or(0, |place| usize::try_from(place.position).unwrap_or(usize::MAX));
+        self.tell_position(id.clone(), position);
         let Some(Open {
             stage: Stage::Dispatched { attempt, .. } | Stage::InDoubt { attempt, .. }, ask, since, ..
         }) = self.fleet.remove(id)
