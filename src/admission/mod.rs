@@ -15,6 +15,7 @@ pub mod resource;
 mod rules;
 #[cfg(test)]
 mod sample;
+pub mod schedule;
 pub mod ticket;
 mod waiting_room;
 

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::RunTime;
+use crate::clock::{Now, RunTime};
 use crate::model::Priority;
 
 /// When somebody joined, in the order of joining.
@@ -25,6 +26,14 @@ impl Joined {
     /// The time of joining as a time of this run, for `at_us`.
     pub fn micros(at: RunTime) -> i64 {
         i64::try_from(at.0.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// A place of an earlier run on this run's time, for one who joined at `joined_at`; not later than now, whatever the
+    /// wall clock says.
+    pub fn on_this_run(self, joined_at: Timestamp, now: Now) -> Self {
+        let ago = now.wall.duration_since(joined_at).max(SignedDuration::ZERO);
+        let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
+        Self { at_us: Self::micros(now.run).saturating_sub(ago), ..self }
     }
 }
 

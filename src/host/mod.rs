@@ -27,7 +27,6 @@ mod resource;
 pub mod restart;
 mod restored;
 mod returning;
-mod schedule;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -47,6 +46,7 @@ use self::monitor::Monitor;
 use self::restart::Restoring;
 use crate::admission::Rules;
 use crate::admission::resource::Change;
+use crate::admission::schedule;
 use crate::admission::ticket::TicketKey;
 use crate::clock::{Clock, Now};
 use crate::limits::STORE_GROUP_MAX;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::admission::calendar::{Calendar, HeldSlot};
 use crate::admission::resource::{Held, Reservation, ResourceState};
-use crate::admission::{Attendance, Joined, Rank, Rules, Waiter, WaitingRoom};
+use crate::admission::{Attendance, Rank, Rules, Waiter, WaitingRoom};
 use crate::clock::{Now, RunTime};
 use crate::model::{
     Booking, Fingerprint, Hold, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target,
@@ -61,7 +61,7 @@ fn held(lease: LeaseRecord, expires_at: Timestamp, calendar: &Calendar, rules: &
 
 fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: Now) -> Waiter {
     let target = Target::Resource(ResourceAddress { worker: None, id: resource.clone() });
-    let joined = on_this_run(row.joined, row.joined_at, now);
+    let joined = row.joined.on_this_run(row.joined_at, now);
     Waiter {
         rank: Rank::new(row.priority, joined, rules.waiting.priority_aging),
         proposal: Proposal {
@@ -84,13 +84,6 @@ fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: N
         returns: None,
         restored: true,
     }
-}
-
-/// When somebody joined in an earlier run, on this run's time; not later than now, whatever the wall clock says.
-pub(super) fn on_this_run(joined: Joined, joined_at: Timestamp, now: Now) -> Joined {
-    let ago = now.wall.duration_since(joined_at).max(SignedDuration::ZERO);
-    let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
-    Joined { at_us: Joined::micros(now.run).saturating_sub(ago), ..joined }
 }
 
 #[cfg(test)]

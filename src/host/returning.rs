@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::restored::on_this_run;
 use crate::admission::resource::Place;
 use crate::admission::ticket::{Stub, TicketKey};
 use crate::admission::{Attendance, Joined, Pool, Rank, Rules, Waiter};
@@ -56,7 +55,7 @@ impl Returning {
             return;
         }
         self.until = Some(now.run + grace);
-        let joined = on_this_run(place.joined, place.joined_at, now);
+        let joined = place.joined.on_this_run(place.joined_at, now);
         let rank = Rank::new(place.priority, joined, rules.waiting.priority_aging);
         match &place.target {
             Target::Resource(address) => {
@@ -107,7 +106,7 @@ impl Returning {
             return None;
         }
         self.claimed.insert(stub.request.clone());
-        Some((stub.request, on_this_run(stub.joined, stub.joined_at, now), stub.joined_at))
+        Some((stub.request, stub.joined.on_this_run(stub.joined_at, now), stub.joined_at))
     }
 
     /// The claim has come to nothing.

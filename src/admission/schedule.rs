@@ -7,7 +7,7 @@ use crate::clock::RunTime;
 
 /// One instant for each name at most, on run time or on another.
 #[derive(Debug)]
-pub(super) struct Schedule<N, T = RunTime> {
+pub struct Schedule<N, T = RunTime> {
     by_time: BTreeSet<(T, N)>,
     of: HashMap<N, T>,
 }
@@ -20,7 +20,7 @@ impl<N, T> Default for Schedule<N, T> {
 
 impl<N: Clone + Ord + Hash, T: Copy + Ord> Schedule<N, T> {
     /// Sets, moves or clears the instant of `name`.
-    pub(super) fn set(&mut self, name: &N, at: Option<T>) {
+    pub fn set(&mut self, name: &N, at: Option<T>) {
         let former = match at {
             Some(at) => self.of.insert(name.clone(), at),
             None => self.of.remove(name),
@@ -34,17 +34,17 @@ impl<N: Clone + Ord + Hash, T: Copy + Ord> Schedule<N, T> {
     }
 
     /// The earliest instant.
-    pub(super) fn next(&self) -> Option<T> {
+    pub fn next(&self) -> Option<T> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
     /// Takes out every name whose instant has come.
-    pub(super) fn due(&mut self, now: T) -> Vec<N> {
+    pub fn due(&mut self, now: T) -> Vec<N> {
         self.due_up_to(now, usize::MAX)
     }
 
     /// The same, but at most so many; the rest stays due.
-    pub(super) fn due_up_to(&mut self, now: T, most: usize) -> Vec<N> {
+    pub fn due_up_to(&mut self, now: T, most: usize) -> Vec<N> {
         let mut due = Vec::new();
         while due.len() < most
             && let Some((at, _)) = self.by_time.first()
