@@ -70,6 +70,10 @@ pub const EVENT_PAYLOAD_DEPTH_MAX: usize = 16;
 pub const SETTLED_REQUESTS_MAX: usize = 10_000;
 /// Settled requests that are remembered with a key, for each requester.
 pub const SETTLED_KEYS_PER_REQUESTER_MAX: usize = 64;
+/// Selectors that a gateway writes down while somebody waits by them; more count as any.
+pub const WAITED_SELECTORS_MAX: usize = 256;
+/// Attempts that a gateway has given up and not settled; one more stays in doubt.
+pub const GIVEN_UP_MAX: usize = 10_000;
 /// Open HTTP connections of one listener.
 pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
 /// HTTP requests that are served at once.

@@ -2,6 +2,7 @@
 //! looks at one head for each distinct selector, so waiters that match nothing cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use super::rank::before;
 use super::{Rank, Waiter};
@@ -89,6 +90,17 @@ impl Pool {
         let head = move |group: &'_ Group| group.of(mode).values().next().map(|head| head.rank);
         let groups = self.groups.values().filter(move |group| head(group).is_some());
         groups.filter_map(move |group| Some((&group.selector, group.of(mode).values().next()?)))
+    }
+
+    /// The selectors of those who wait, with the canonical text of each.
+    pub fn groups(&self) -> impl Iterator<Item = (&str, &Selector)> {
+        self.groups.iter().map(|(key, group)| (key.as_str(), &group.selector))
+    }
+
+    /// The first of a group, by its canonical text, that wants `mode` and comes after this place.
+    pub fn next(&self, key: &str, mode: Mode, after: Option<Rank>) -> Option<&Waiter> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.groups.get(key)?.of(mode).range((from, Bound::Unbounded)).map(|(_, waiter)| waiter).next()
     }
 
     /// The 1-based place of a waiter among all of its selector.

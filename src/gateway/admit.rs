@@ -7,15 +7,16 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::out_of_time;
 use super::front::{FrontState, Watcher};
-use super::message::{FirstGrant, FleetLease, Joined};
-use crate::admission::cancel::was_cancelled;
+use super::message::{Asked, FirstGrant, FleetLease, Joined};
+use super::waiting::RequestNow;
+use crate::admission::cancel::{not_cancellable, was_cancelled};
 use crate::admission::{Admitted, Request, RequestState, Speaker};
 use crate::limits::{OPEN_REQUESTS_MAX, WATCHERS_MAX};
 use crate::model::{Ask, Code, Door, Refusal, RequestId};
 
 impl FrontState {
     /// Takes a request in. During the rebuild it is neither checked nor refused.
-    pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<FleetLease, Refusal>>) {
+    pub(super) fn request(&mut self, ask: Ask, reply: RpcReplyPort<Result<Asked, Refusal>>) {
         self.take_in(ask, Watcher::Caller(reply));
     }
 
@@ -46,8 +47,7 @@ impl FrontState {
                 // What waited before has found no place, and finds none because of this one.
                 let id = ask.id.clone();
                 self.let_in(ask, Some(watcher));
-                self.place_now(&id, &mut self.fleet.outstanding());
-                self.tell_queued(&id);
+                self.place_now(&id);
             }
             Ok(Admitted::Replay(first) | Admitted::Behind(first)) => {
                 match self.requests.get(&first).map(|request| request.state.clone()) {
@@ -85,8 +85,7 @@ impl FrontState {
                 match self.requests.get(&first).map(|request| request.state.clone()) {
                     Some(RequestState::Open) => {
                         self.elsewhere.claim(&first);
-                        self.mirrors.insert(ask.id.clone(), first.clone());
-                        self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(ask.id));
+                        self.mirror(ask.id, &first);
                         self.tell_if_there(&first);
                     }
                     Some(RequestState::Granted(grant)) => self.end_second(&ask.id, Ok(grant)),
@@ -112,22 +111,43 @@ impl FrontState {
             self.watchers.insert(ask.id.clone(), vec![watcher]);
         }
         self.tell_requested(&ask);
-        self.fleet.add(ask, now.run);
+        let restored = self.returning.claim(&ask, now, |former| self.requests.get(former).is_some());
+        let id = ask.id.clone();
+        self.fleet.add(ask, now, restored);
+        self.attend(&id);
     }
 
-    /// The key of `ask` stands for `first`, which is open: both end alike. It has an id of its own, because its caller
-    /// may ask about it before that.
+    /// The request `second` ends as `first` does.
+    fn mirror(&mut self, second: RequestId, first: &RequestId) {
+        self.watchers.entry(first.clone()).or_default().push(Watcher::Mirror(second.clone()));
+        self.mirrors.insert(second, first.clone());
+    }
+
+    /// The key of `ask` stands for `first`, which is open: who asks hears of that one as soon as it is known to wait.
+    /// Until then this has an id of its own, because its caller may ask about it before; both end alike.
     fn attach(&mut self, ask: &Ask, first: &RequestId, watcher: Watcher) {
+        self.asked_about(first);
         self.elsewhere.claim(first);
+        let waits = self.elsewhere.get(first).is_some() || self.fleet.get(first).is_some_and(|open| open.waits);
+        if waits && let Watcher::Caller(reply) = watcher {
+            if ask.door == Door::Request {
+                drop(reply.send(Ok(Asked::Known(first.clone()))));
+                return;
+            }
+            return self.attach_anew(ask, first, Watcher::Caller(reply));
+        }
+        self.attach_anew(ask, first, watcher);
+    }
+
+    fn attach_anew(&mut self, ask: &Ask, first: &RequestId, watcher: Watcher) {
         let watchers = self.watchers.entry(first.clone()).or_default();
         if watchers.len() >= WATCHERS_MAX {
             let refusal = Refusal::new(Code::QueueFull, "too many wait under this key already; ask again later");
             return watcher.tell(Err(refusal.retry_after(std::time::Duration::from_secs(1))));
         }
-        watchers.push(Watcher::Mirror(ask.id.clone()));
+        self.mirror(ask.id.clone(), first);
         let now = self.around.clock.now();
         self.requests.open(ask.id.clone(), ask.requester.clone(), None, now.wall);
-        self.mirrors.insert(ask.id.clone(), first.clone());
         self.watchers.insert(ask.id.clone(), vec![watcher]);
         self.tell_if_there(first);
     }
@@ -136,6 +156,7 @@ impl FrontState {
     pub(super) fn end_second(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
         self.mirrors.remove(id);
         let now = self.around.clock.now().run;
+        self.mirrors.remove(id);
         match &result {
             Ok(first) => {
                 self.requests.grant(id, first.clone());
@@ -159,30 +180,41 @@ impl FrontState {
             Watcher::Joiner(reply) => !reply.is_closed(),
             Watcher::Reader(reply) => !reply.is_closed(),
             Watcher::Mirror(second) => self.is_awaited(second),
+            Watcher::Canceller(_) => false,
         })
     }
 
-    /// Answers when the request is settled, at once if it is.
-    pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<Request<FirstGrant>>>) {
-        match self.requests.get(&id) {
-            Some(Request { state: RequestState::Open, .. }) => {
-                let watchers = self.watchers.entry(id).or_default();
-                watchers.retain(|watcher| !matches!(watcher, Watcher::Reader(reply) if reply.is_closed()));
-                watchers.push(Watcher::Reader(reply));
-            }
-            known => drop(reply.send(known.cloned())),
+    /// Answers when the request is settled, at once if it is. One more than may wait is dropped unanswered: it looks at
+    /// the request as it then is.
+    pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<RequestNow>>) {
+        self.asked_about(&id);
+        let is_open = self.requests.get(&id).is_some_and(|request| matches!(request.state, RequestState::Open));
+        if !is_open {
+            return drop(reply.send(self.request_now(&id)));
+        }
+        let watchers = self.watchers.entry(id).or_default();
+        watchers.retain(|watcher| !matches!(watcher, Watcher::Reader(reply) if reply.is_closed()));
+        if watchers.len() < WATCHERS_MAX {
+            watchers.push(Watcher::Reader(reply));
         }
     }
 
     pub(super) fn tell_watchers(&mut self, id: &RequestId, result: &Result<FirstGrant, Refusal>) {
+        let cancelled = matches!(self.requests.get(id), Some(Request { state: RequestState::Cancelled, .. }));
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             // A caller that has gone finds the answer under its key.
             match watcher {
+                Watcher::Caller(reply) if cancelled => drop(reply.send(Ok(Asked::Known(id.clone())))),
                 watcher @ (Watcher::Caller(_) | Watcher::Joiner(_)) => {
                     watcher.tell(result.clone().map(|first| first.lease));
                 }
-                Watcher::Reader(reply) => drop(reply.send(self.requests.get(id).cloned())),
+                Watcher::Reader(reply) => drop(reply.send(self.request_now(id))),
                 Watcher::Mirror(second) => self.end_second(&second, result.clone()),
+                Watcher::Canceller(reply) => {
+                    // Whoever cancelled wanted no lease; unless there is one, all is well.
+                    let lease = result.as_ref().ok().map(|first| &first.lease.id);
+                    let _ = reply.send(lease.map_or(Ok(()), |lease| Err(not_cancellable(id, Some(lease)))));
+                }
             }
         }
     }
@@ -192,9 +224,9 @@ impl Watcher {
     /// Tells whoever asked how it has ended. One that has gone hears nothing.
     pub(super) fn tell(self, result: Result<FleetLease, Refusal>) {
         match self {
-            Watcher::Caller(reply) => drop(reply.send(result)),
+            Watcher::Caller(reply) => drop(reply.send(result.map(|lease| Asked::Granted(Box::new(lease))))),
             Watcher::Joiner(reply) => drop(reply.send(result.map(|lease| Joined::Granted(Box::new(lease))))),
-            Watcher::Reader(_) | Watcher::Mirror(_) => {}
+            Watcher::Reader(_) | Watcher::Canceller(_) | Watcher::Mirror(_) => {}
         }
     }
 }

@@ -1,31 +1,20 @@
 //! The way of a lease request through the fleet: where it can go, its dispatch, and what comes back.
 
-use std::collections::{HashMap, HashSet};
-
 use super::fleet::{Open, Stage};
 use super::front::{CallKind, FrontState};
 use super::message::FirstGrant;
-use super::placement::{Candidate, Placement, no_capacity, place};
+use super::pump::wish;
 use super::read::ambiguous_resource;
 use super::session::Outcome;
+use super::skips::{News, Why};
 use super::table::Entered;
 use crate::admission::resource::Held;
-use crate::clock::RunTime;
 use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
 use crate::model::{
-    Code, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Selector, Target,
+    Code, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Target,
 };
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
-
-/// What came of placing a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Placed {
-    /// It is out, ended, or waits for a worker that is away.
-    Done,
-    /// It waits for an answer of a worker that is here.
-    Later,
-}
 
 /// Where a request can go now.
 enum Way {
@@ -38,68 +27,14 @@ enum Way {
 }
 
 impl FrontState {
-    /// Sends out what can be placed, in the order of the queue. What cannot be placed now is passed over.
-    pub(super) fn pump(&mut self) {
-        if !self.rebuilt || self.fleet.is_empty() {
-            return;
-        }
-        let mut outstanding = self.fleet.outstanding();
-        // There is only less and less room in one round: what is like a request that found none finds none either.
-        let mut no_room = HashSet::new();
-        for id in self.fleet.in_order() {
-            let Some(open) = self.fleet.get(&id) else { continue };
-            let alike = match &open.ask.target {
-                Target::Select(selector) if open.skipped.is_empty() && !self.orphans.concerns(&id) => {
-                    Some((selector.canonical(), open.ask.mode))
-                }
-                _ => None,
-            };
-            if alike.as_ref().is_some_and(|alike| no_room.contains(alike)) && !self.nobody_waits(&open.ask) {
-                continue;
-            }
-            if self.place_now(&id, &mut outstanding) == Placed::Later {
-                no_room.extend(alike);
-            }
-        }
-    }
-
-    /// Sends one request out, ends it, or leaves it in its place.
-    pub(super) fn place_now(&mut self, id: &RequestId, outstanding: &mut HashMap<NodeName, usize>) -> Placed {
-        let Some(open) = self.fleet.get(id) else { return Placed::Done };
-        if self.nobody_waits(&open.ask) {
-            self.refuse(id, out_of_time());
-            return Placed::Done;
-        }
-        let way = match &open.ask.target {
-            Target::Select(selector) => self.way_by_selector(open, selector, outstanding),
-            Target::Resource(address) => self.way_by_name(open, address),
-        };
-        match way {
-            Way::To(worker) => {
-                *outstanding.entry(worker.clone()).or_default() += 1;
-                self.send_out(id, worker);
-            }
-            Way::Later => return Placed::Later,
+    /// Sends a request by name out, ends it, or leaves it in its place.
+    pub(super) fn place_by_name(&mut self, id: &RequestId, address: &ResourceAddress) {
+        let Some(open) = self.fleet.get(id) else { return };
+        match self.way_by_name(open, address) {
+            Way::To(worker) => self.send_out(id, worker),
+            Way::Later => {}
             Way::Refused(refusal) => self.refuse(id, refusal),
             Way::Away(refusal) => self.wait_or_refuse(id, refusal, self.around.clock.now().run),
-        }
-        Placed::Done
-    }
-
-    fn way_by_selector(&self, open: &Open, selector: &Selector, outstanding: &HashMap<NodeName, usize>) -> Way {
-        let candidates = self.workers.iter().map(|(name, worker)| Candidate {
-            name,
-            takes_requests: worker.takes_requests(),
-            view: worker.view.as_ref(),
-            outstanding: outstanding.get(name).copied().unwrap_or(0),
-            busy: worker.is_busy() || self.orphans.releases(&open.ask.id, name),
-            skipped: open.skipped.contains(name) || self.orphans.is_given_up(&open.ask.id, name),
-        });
-        match place(selector, open.ask.mode, candidates) {
-            Placement::To(worker) => Way::To(worker),
-            Placement::Later => Way::Later,
-            Placement::Away => Way::Away(no_capacity(format!("what could serve {selector} is away or held"))),
-            Placement::Refused(refusal) => Way::Refused(refusal),
         }
     }
 
@@ -115,7 +50,8 @@ impl FrontState {
                 }
             }
             [owner] => {
-                let skipped = open.skipped.contains(owner) || self.orphans.is_given_up(&open.ask.id, owner);
+                let now = self.around.clock.now().run;
+                let skipped = open.skips.has(owner, now) || self.orphans.is_given_up(&open.ask.id, owner);
                 let busy =
                     |worker: &super::front::Worker| worker.is_busy() || self.orphans.releases(&open.ask.id, owner);
                 match self.workers.get(owner) {
@@ -128,16 +64,7 @@ impl FrontState {
         }
     }
 
-    /// A worker that is away may come back; a request that will not wait, or has waited enough, is refused.
-    fn wait_or_refuse(&mut self, id: &RequestId, refusal: Refusal, now: RunTime) {
-        let Some(open) = self.fleet.get_mut(id) else { return };
-        let since = *open.away_since.get_or_insert(now);
-        if open.ask.no_wait() || now >= since + self.around.absence_grace {
-            self.refuse(id, refusal);
-        }
-    }
-
-    fn send_out(&mut self, id: &RequestId, worker: NodeName) {
+    pub(super) fn send_out(&mut self, id: &RequestId, worker: NodeName) {
         let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
         let Some(open) = self.fleet.get(id) else { return };
         let (ask, wait) = (&open.ask, self.wait_of(open));
@@ -182,18 +109,21 @@ impl FrontState {
         match outcome {
             Outcome::Answered(answer, number) => match *answer {
                 Answer::Granted(granted) => self.granted(id, worker, granted, number),
-                Answer::Refused(refusal) => self.worker_refused(id, worker, refusal),
+                Answer::Refused(refusal) => self.worker_refused(id, worker, refusal, number),
                 Answer::Waiting(place) => self.waits_there(id, worker, place, number),
                 other => {
                     tracing::error!(%worker, ?other, "an answer does not fit its call");
                     self.doubt(id, worker);
                 }
             },
-            // The link has just gone, or is full: the next tick places it again.
-            Outcome::NotSent => return self.fleet.requeue(id),
+            // The link has just gone, or is full: it is placed again in a moment.
+            Outcome::NotSent => {
+                let now = self.around.clock.now().run;
+                self.fleet.skip(id, worker, Why::NotSent, now);
+                self.back_to_queue(id);
+            }
             Outcome::Lost => self.doubt(id, worker),
         }
-        self.pump();
     }
 
     fn doubt(&mut self, id: &RequestId, worker: &NodeName) {
@@ -204,19 +134,35 @@ impl FrontState {
         }
     }
 
-    fn worker_refused(&mut self, id: &RequestId, worker: &NodeName, refusal: Refusal) {
-        let by_selector = self.fleet.get(id).is_some_and(|open| matches!(open.ask.target, Target::Select(_)));
-        let elsewhere = matches!(
-            refusal.code,
-            Code::NoCapacity | Code::ResourceBooked | Code::NoMatchingResource | Code::QueueFull
-        );
-        if refusal.code == Code::Stopping || by_selector && elsewhere {
-            if let Some(open) = self.fleet.get_mut(id) {
-                open.skipped.insert(worker.clone());
-            }
-            self.fleet.requeue(id);
-        } else {
-            self.refuse(id, refusal);
+    /// A worker has said no. What it lacks another may have; any other refusal is the request's end.
+    fn worker_refused(&mut self, id: &RequestId, worker: &NodeName, refusal: Refusal, number: u64) {
+        let now = self.around.clock.now().run;
+        let by_selector = self.fleet.get(id).is_some_and(Open::by_selector);
+        let why = match refusal.code {
+            Code::Stopping => Why::Stopping,
+            Code::NoCapacity | Code::ResourceBooked | Code::QueueFull if by_selector => Why::NoRoom(number),
+            Code::NoMatchingResource if by_selector => Why::NoMatch(number),
+            _ => return self.refuse(id, refusal),
+        };
+        tracing::debug!(request = %id, %worker, code = %refusal.code, "a worker does not take it now");
+        self.fleet.skip(id, worker, why, now);
+        if matches!(why, Why::NoRoom(_)) {
+            self.look_at_what_came_since(id, worker);
+        }
+        self.back_to_queue(id);
+    }
+
+    /// A report may have been quicker than the refusal that it is later than.
+    fn look_at_what_came_since(&mut self, id: &RequestId, worker: &NodeName) {
+        let now = self.around.clock.now().run;
+        let Some(open) = self.fleet.get(id) else { return };
+        let Target::Select(selector) = &open.ask.target else { return };
+        let requester = open.ask.requester.through(&self.around.name);
+        let wish = wish(&open.ask, selector, &requester);
+        let Some(view) = self.workers.get(worker).and_then(|worker| worker.view.as_ref()) else { return };
+        let latest = view.free().filter(|(_, seen)| seen.fits(&wish, now)).map(|(_, seen)| seen.number()).max();
+        if let (Some(number), Some(open)) = (latest, self.fleet.get_mut(id)) {
+            open.skips.reported(worker, News { number, fits: true, changed: false });
         }
     }
 
@@ -269,7 +215,7 @@ impl FrontState {
         let unwanted = matches!(stage, Stage::InDoubt { .. }) && self.nobody_waits(ask);
         if self.orphans.has_lease(worker, &held.lease) {
             // It is being released: whoever says that it is the answer speaks of the past.
-            return self.fleet.requeue(id);
+            return self.back_to_queue(id);
         }
         // The owner is never taken from an echo.
         let mut held = held.clone();
@@ -279,11 +225,8 @@ impl FrontState {
             Some(chosen) => {
                 tracing::warn!(%worker, asked = %chosen, got = %held.lease.id, "granted under another id; released");
                 self.release_orphan(worker, &held.lease);
-                if let Some(open) = self.fleet.get_mut(id) {
-                    open.skipped.insert(worker.clone());
-                }
-                self.fleet.requeue(id);
-                return;
+                self.fleet.skip(id, worker, Why::WrongId, self.around.clock.now().run);
+                return self.back_to_queue(id);
             }
             None => LeaseId::through(worker, &held.lease.id),
         };
@@ -328,6 +271,10 @@ impl FrontState {
             Some(open) => {
                 self.tell_refused(&open.ask, &refusal);
                 self.free(id, &open.ask);
+                if let Some(former) = open.returns.filter(|_| !open.waits) {
+                    self.returning.unclaim(&former);
+                }
+                self.left_queue(open.ask.mode);
             }
             None => self.ledger.refuse(id),
         }
@@ -353,6 +300,12 @@ impl FrontState {
 pub(super) fn out_of_time() -> Refusal {
     let message = "the caller's time was up before a worker could be asked; nothing is leased, ask again";
     Refusal::new(Code::WorkerUnreachable, message).retry_after(std::time::Duration::from_secs(1))
+}
+
+/// `QUEUE_FULL` for one who would wait.
+pub(super) fn too_many_wait() -> Refusal {
+    Refusal::new(Code::QueueFull, "as many wait at this gateway as may; ask again later")
+        .retry_after(std::time::Duration::from_secs(5))
 }
 
 /// `WORKER_UNREACHABLE`, saying what is known.

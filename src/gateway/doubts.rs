@@ -1,8 +1,8 @@
 //! Dispatches whose answer was lost: asked about when their worker is back, given up when that takes too long.
 
-use super::dispatch::worker_unreachable;
 use super::fleet::{Open, Stage};
 use super::front::{CallKind, FrontState};
+use super::given_up::GivenUp;
 use super::session::Outcome;
 use crate::clock::RunTime;
 use crate::limits::CALL_BOUND;
@@ -17,7 +17,7 @@ impl FrontState {
             Stage::InDoubt { worker: at, attempt, asked: false, .. } if at == worker => Some((id.clone(), *attempt)),
             _ => None,
         };
-        let mut asks: Vec<(RequestId, u32)> = self.fleet.iter().filter_map(doubtful).collect();
+        let mut asks: Vec<(RequestId, u32)> = self.fleet.doubtful().filter_map(doubtful).collect();
         for (id, _) in &asks {
             if let Some(Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
                 *asked = true;
@@ -54,10 +54,10 @@ impl FrontState {
             return;
         };
         let held = granted.map(|granted| self.held(granted));
-        let in_doubt = matches!(
-            self.fleet.get(id).map(|open| &open.stage),
-            Some(Stage::InDoubt { worker: at, attempt: this, .. }) if at == worker && *this == attempt
-        );
+        // One that is to be given up is asked about before its answer is lost.
+        let open = self.fleet.get(id).filter(|open| open.out_at() == Some((worker, attempt)));
+        let in_doubt =
+            open.is_some_and(|open| matches!(open.stage, Stage::InDoubt { .. }) || open.withdrawing.is_some());
         if self.orphans.settle(id, worker, attempt) {
             let waiting = self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting);
             match held {
@@ -68,31 +68,33 @@ impl FrontState {
         } else if in_doubt {
             match held {
                 Some(held) => self.answered_grant(id, worker, &held, number),
-                None => self.fleet.requeue(id),
+                None => self.back_to_queue(id),
             }
         }
-        self.pump();
+        self.pump_due = true;
     }
 
-    /// Gives up what has been in doubt for too long: a grant of it found later is released on sight.
+    /// Gives up what has been in doubt for too long, or on a worker that is not in the lab any more: a grant of it found
+    /// later is released on sight.
     pub(super) fn give_up_doubts(&mut self, now: RunTime) {
         let grace = self.around.absence_grace;
         let late = |(id, open): (&RequestId, &Open)| match &open.stage {
-            Stage::InDoubt { worker, attempt, since, .. } if now >= *since + grace => {
-                Some((id.clone(), worker.clone(), *attempt, open.ask.no_wait()))
+            Stage::InDoubt { worker, attempt, since, .. }
+                if now >= *since + grace || !self.workers.contains_key(worker) =>
+            {
+                Some(GivenUp { request: id.clone(), worker: worker.clone(), attempt: *attempt })
             }
             _ => None,
         };
-        let late: Vec<_> = self.fleet.iter().filter_map(late).collect();
-        for (id, worker, attempt, no_wait) in late {
-            tracing::warn!(request = %id, %worker, attempt, "gave up an attempt that its worker never answered");
-            self.orphans.give_up(id.clone(), worker.clone(), attempt);
-            if no_wait {
-                self.refuse(&id, worker_unreachable(&worker, "a lease that it may have granted will be released"));
+        let late: Vec<GivenUp> = self.fleet.doubtful().filter_map(late).collect();
+        for row in late {
+            if self.workers.contains_key(&row.worker) {
+                self.start_giving_up(row);
             } else {
-                self.fleet.requeue(&id);
+                self.go_on_without_worker(&row.request, &row.worker);
             }
         }
+        self.orphans.keep_workers(|worker| self.workers.contains_key(worker));
     }
 
     /// The release of an orphan has been answered.
@@ -110,6 +112,6 @@ impl FrontState {
         if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
             view.ended(number, &record);
         }
-        self.pump();
+        self.pump_worker(worker);
     }
 }

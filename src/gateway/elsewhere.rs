@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::fleet::Open;
 use crate::clock::RunTime;
-use crate::model::{Ask, ChosenLeaseId, Mode, NodeName, RequestId, Requester, ResourceId};
+use crate::model::{ChosenLeaseId, Mode, NodeName, RequestId, Requester, ResourceId};
 use crate::wire::requests::Place;
 
 /// All of them, by their request.
@@ -17,7 +18,7 @@ pub struct Elsewhere {
 }
 
 /// One of them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Waits {
     /// At which worker.
     pub worker: NodeName,
@@ -38,12 +39,12 @@ pub struct Waits {
 }
 
 /// How one waits.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Kind {
     /// It stands in the waiting room and asks again.
     Unattended,
-    /// This gateway has sent it there in this run.
-    Sent(Box<Sent>),
+    /// This gateway has sent it there in this run; with what it was here.
+    Sent(Box<Open>),
     /// It was there when this gateway came.
     Found {
         /// Since when this gateway knows.
@@ -53,17 +54,6 @@ pub enum Kind {
         /// True while its worker is told to take it out.
         leaving: bool,
     },
-}
-
-/// What this run has sent out.
-#[derive(Debug, Clone)]
-pub struct Sent {
-    /// What is asked for.
-    pub ask: Ask,
-    /// Which dispatch it was.
-    pub attempt: u32,
-    /// Since when it has waited here and there.
-    pub since: RunTime,
 }
 
 impl Elsewhere {
@@ -151,9 +141,7 @@ impl Elsewhere {
     /// Those whose time to wait has been over for `slack`, with what they are.
     pub fn timed_out(&self, now: RunTime, slack: impl Fn(&NodeName) -> Duration) -> Vec<RequestId> {
         let over = |waits: &Waits| match &waits.kind {
-            Kind::Sent(sent) => {
-                sent.timeout().is_some_and(|timeout| now >= sent.since + timeout + slack(&waits.worker))
-            }
+            Kind::Sent(open) => open.give_up_at().is_some_and(|at| now >= at + slack(&waits.worker)),
             Kind::Unattended | Kind::Found { .. } => false,
         };
         self.entries.iter().filter(|(_, waits)| over(waits)).map(|(request, _)| request.clone()).collect()
@@ -170,15 +158,5 @@ impl Elsewhere {
     /// A worker has started anew: its numbers begin again, so what is known of it is older than anything it says now.
     pub fn forget_numbers(&mut self, worker: &NodeName) {
         self.entries.values_mut().filter(|waits| waits.worker == *worker).for_each(|waits| waits.number = 0);
-    }
-}
-
-impl Sent {
-    /// How long it waits at most.
-    pub fn timeout(&self) -> Option<Duration> {
-        match self.ask.wait {
-            crate::model::WaitPolicy::Wait { timeout } => timeout,
-            _ => None,
-        }
     }
 }

@@ -1,17 +1,42 @@
 //! The open lease requests of the fleet: which wait for a place, which are out at a worker, which are in doubt. Pure.
+//!
+//! Whoever asks by selector waits in one queue of the whole fleet, in the order of SPEC §2; that is the pool of a host.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
-use crate::clock::RunTime;
-use crate::model::{Ask, NodeName, Priority, RequestId, Target};
+use jiff::Timestamp;
+
+use super::returning::Restored;
+use super::skips::{News, Skips, Why};
+use crate::admission::resource::Rejection;
+use crate::admission::schedule::Schedule;
+use crate::admission::{Attendance, Joined, Pool, Rank, Waiter};
+use crate::clock::{Now, RunTime};
+use crate::model::{Ask, NodeName, RequestId, Target, WaitPolicy};
 
 /// Every request that is not settled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fleet {
+    run: u64,
+    aging: Option<Duration>,
     requests: HashMap<RequestId, Open>,
-    /// Those that wait for a place, in their order.
-    waiting: BTreeMap<Rank, RequestId>,
+    /// Those by selector that wait for a place.
+    pool: Pool,
+    /// Those by name that wait for a place, in their order.
+    named: BTreeMap<Rank, RequestId>,
+    /// Those of the pool that are never to wait, and only stand there until a worker has answered.
+    impatient: BTreeSet<RequestId>,
+    /// How many by selector are out at each worker.
+    out: HashMap<NodeName, usize>,
+    /// Workers at which fewer are out than before.
+    answered: BTreeSet<NodeName>,
+    /// Those that skip each worker, or have.
+    skipping: HashMap<NodeName, BTreeSet<RequestId>>,
+    /// Those that are in doubt.
+    doubts: BTreeSet<RequestId>,
+    /// When each is to be looked at again.
+    attention: Schedule<RequestId>,
     arrivals: u64,
 }
 
@@ -25,12 +50,23 @@ pub struct Open {
     /// How often it has been dispatched.
     pub attempts: u32,
     /// Workers that have refused it.
-    pub skipped: HashSet<NodeName>,
+    pub skips: Skips,
     /// Since when it has waited for a worker that is away, without a break.
     pub away_since: Option<RunTime>,
-    /// Since when it has waited.
+    /// Since when it has waited; its timeout counts from here.
     pub since: RunTime,
-    arrival: u64,
+    /// When it joined, wall time.
+    pub joined_at: Timestamp,
+    /// Its place.
+    pub rank: Rank,
+    /// The request of an earlier run whose place it has taken over.
+    pub returns: Option<RequestId>,
+    /// True once it is known to wait.
+    pub waits: bool,
+    /// When it was last asked about.
+    pub asked_at: RunTime,
+    /// Why it is to end as soon as it is known what became of the attempt that is out.
+    pub withdrawing: Option<Rejection>,
 }
 
 /// Where an open request stands.
@@ -58,41 +94,94 @@ pub enum Stage {
     },
 }
 
-/// Higher priority first, then arrival.
-type Rank = (Reverse<Ordered>, u64);
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Ordered(Priority);
-
-impl Eq for Ordered {}
-
-impl PartialOrd for Ordered {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
+/// How long things may last.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// How long nobody may have asked about a request.
+    pub waiter_ttl: Duration,
+    /// How long a request waits for a worker that is away.
+    pub absence_grace: Duration,
 }
 
-impl Ord for Ordered {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        f64::from(self.0).total_cmp(&f64::from(other.0))
+impl Open {
+    /// When its timeout passes.
+    pub fn give_up_at(&self) -> Option<RunTime> {
+        match self.ask.wait {
+            WaitPolicy::Wait { timeout: Some(timeout) } => Some(self.since + timeout),
+            _ => None,
+        }
+    }
+
+    /// True when it asks by selector.
+    pub fn by_selector(&self) -> bool {
+        matches!(self.ask.target, Target::Select(_))
+    }
+
+    /// Its place in line.
+    pub fn waiter(&self) -> Waiter {
+        Waiter {
+            rank: self.rank,
+            proposal: self.ask.proposal(self.ask.fingerprint()),
+            joined_at: self.joined_at,
+            attendance: Attendance::Attended,
+            returns: self.returns.clone(),
+            restored: false,
+        }
+    }
+
+    /// The worker that it is out at, and the number of the attempt, whether it is in doubt or not.
+    pub fn out_at(&self) -> Option<(&NodeName, u32)> {
+        match &self.stage {
+            Stage::Waiting => None,
+            Stage::Dispatched { worker, attempt } | Stage::InDoubt { worker, attempt, .. } => Some((worker, *attempt)),
+        }
     }
 }
 
 impl Fleet {
-    /// Lets a request in; it waits for a place.
-    pub fn add(&mut self, ask: Ask, now: RunTime) {
+    /// Nobody waits in the life `run` of the gateway. With `aging`, a rank grows by one in each such span.
+    pub fn new(run: u64, aging: Option<Duration>) -> Self {
+        Self {
+            run,
+            aging,
+            requests: HashMap::new(),
+            pool: Pool::default(),
+            named: BTreeMap::new(),
+            impatient: BTreeSet::new(),
+            out: HashMap::new(),
+            answered: BTreeSet::new(),
+            skipping: HashMap::new(),
+            doubts: BTreeSet::new(),
+            attention: Schedule::default(),
+            arrivals: 0,
+        }
+    }
+
+    /// Lets a request in; it waits for a place, at the one that a ticket has restored if there is one.
+    pub fn add(&mut self, ask: Ask, now: Now, restored: Option<Restored>) {
         self.arrivals += 1;
+        let here = Joined { run: self.run, at_us: Joined::micros(now.run), arrival: self.arrivals };
+        let (joined, joined_at, returns) = match restored {
+            Some(Restored { request, joined, joined_at }) => (joined, joined_at, Some(request)),
+            None => (here, now.wall, None),
+        };
         let open = Open {
             stage: Stage::Waiting,
             attempts: 0,
-            skipped: HashSet::new(),
+            skips: Skips::default(),
             away_since: None,
-            since: now,
-            arrival: self.arrivals,
+            since: now.run,
+            joined_at,
+            rank: Rank::new(ask.priority, joined, self.aging),
+            returns,
+            waits: false,
+            asked_at: now.run,
+            withdrawing: None,
             ask,
         };
-        self.waiting.insert(rank(&open), open.ask.id.clone());
-        self.requests.insert(open.ask.id.clone(), open);
+        let id = open.ask.id.clone();
+        self.requests.insert(id.clone(), open);
+        self.join(&id);
     }
 
     /// A request.
@@ -103,6 +192,11 @@ impl Fleet {
     /// A request, to note what does not change its place.
     pub fn get_mut(&mut self, id: &RequestId) -> Option<&mut Open> {
         self.requests.get_mut(id)
+    }
+
+    /// Those that are in doubt.
+    pub fn doubtful(&self) -> impl Iterator<Item = (&RequestId, &Open)> {
+        self.doubts.iter().filter_map(|id| self.requests.get_key_value(id))
     }
 
     /// Every request.
@@ -120,17 +214,35 @@ impl Fleet {
         self.requests.is_empty()
     }
 
-    /// Those that wait for a place, in their order.
-    pub fn in_order(&self) -> Vec<RequestId> {
-        self.waiting.values().cloned().collect()
+    /// How many wait for a place.
+    pub fn waiting(&self) -> usize {
+        self.pool.len() + self.named.len()
+    }
+
+    /// Those by selector that wait for a place.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Those by selector that are never to wait, and only stand in the queue until a worker has answered.
+    pub fn impatient(&self) -> Vec<RequestId> {
+        self.impatient.iter().cloned().collect()
+    }
+
+    /// Those by name that wait for a place, in their order.
+    pub fn named_in_order(&self) -> Vec<RequestId> {
+        self.named.values().cloned().collect()
     }
 
     /// Sends a request out: the number of the attempt.
     pub fn dispatch(&mut self, id: &RequestId, worker: NodeName) -> Option<u32> {
+        self.leave(id);
         let open = self.requests.get_mut(id)?;
-        self.waiting.remove(&rank(open));
         open.attempts += 1;
         open.away_since = None;
+        if open.by_selector() {
+            *self.out.entry(worker.clone()).or_default() += 1;
+        }
         open.stage = Stage::Dispatched { worker, attempt: open.attempts };
         Some(open.attempts)
     }
@@ -141,110 +253,133 @@ impl Fleet {
             && let Stage::Dispatched { worker, attempt } = &open.stage
         {
             open.stage = Stage::InDoubt { worker: worker.clone(), attempt: *attempt, since: now, asked: false };
+            self.doubts.insert(id.clone());
         }
     }
 
-    /// A worker is here anew: what it refused before is asked of it again.
-    pub fn forget_refusals(&mut self, worker: &NodeName) {
-        for open in self.requests.values_mut() {
-            open.skipped.remove(worker);
-        }
-    }
-
-    /// A request is out at a worker again, which has had it all the time.
-    pub fn resume(&mut self, ask: Ask, worker: NodeName, attempt: u32, since: RunTime) {
-        let id = ask.id.clone();
-        self.rejoin(ask, attempt, since);
-        if let Some(open) = self.requests.get_mut(&id) {
-            self.waiting.remove(&rank(open));
-            open.stage = Stage::Dispatched { worker, attempt };
-        }
-    }
-
-    /// A request that waited at a worker waits for a place again.
-    pub fn rejoin(&mut self, ask: Ask, attempts: u32, since: RunTime) {
-        let id = ask.id.clone();
-        self.add(ask, since);
-        if let Some(open) = self.requests.get_mut(&id) {
-            open.attempts = attempts;
+    /// A request is open again that had left for a worker's waiting room: at its old place, or out at that worker.
+    pub fn put_back(&mut self, open: Open) {
+        let (id, stage) = (open.ask.id.clone(), open.stage.clone());
+        self.requests.insert(id.clone(), open);
+        if stage == Stage::Waiting {
+            self.join(&id);
         }
     }
 
     /// The request is back in its place among those that wait.
     pub fn requeue(&mut self, id: &RequestId) {
-        if let Some(open) = self.requests.get_mut(id) {
-            open.stage = Stage::Waiting;
-            self.waiting.insert(rank(open), id.clone());
-        }
+        self.leave(id);
+        self.join(id);
     }
 
     /// The request is settled.
     pub fn remove(&mut self, id: &RequestId) -> Option<Open> {
+        self.leave(id);
+        self.attention.set(id, None);
         let open = self.requests.remove(id)?;
-        self.waiting.remove(&rank(&open));
+        self.skipping.retain(|_, skipping| {
+            skipping.remove(id);
+            !skipping.is_empty()
+        });
         Some(open)
     }
 
-    /// How many requests by selector are out at each worker. What is in doubt may have taken a resource.
-    pub fn outstanding(&self) -> HashMap<NodeName, usize> {
-        let mut counts = HashMap::new();
-        for open in self.requests.values().filter(|open| matches!(open.ask.target, Target::Select(_))) {
-            if let Stage::Dispatched { worker, .. } | Stage::InDoubt { worker, .. } = &open.stage {
-                *counts.entry(worker.clone()).or_default() += 1;
+    /// How many requests by selector are out at a worker. What is in doubt may have taken a resource.
+    pub fn outstanding(&self, worker: &NodeName) -> usize {
+        self.out.get(worker).copied().unwrap_or(0)
+    }
+
+    /// Takes out a worker at which fewer are out than when it was last taken out here: what is free there is surer now.
+    pub fn take_answered(&mut self) -> Option<NodeName> {
+        self.answered.pop_first()
+    }
+
+    /// A worker is not to be asked for this request for a while.
+    pub fn skip(&mut self, id: &RequestId, worker: &NodeName, why: Why, now: RunTime) {
+        if let Some(open) = self.requests.get_mut(id) {
+            open.skips.add(worker, why, now);
+            self.skipping.entry(worker.clone()).or_default().insert(id.clone());
+        }
+    }
+
+    /// A report of a worker has come; `fits` says whether it shows a resource that is free for this request. True when
+    /// one of those that skip the worker may ask it again.
+    pub fn reported(&mut self, worker: &NodeName, number: u64, changed: bool, fits: impl Fn(&Ask) -> bool) -> bool {
+        let mut again = false;
+        for id in self.skipping.get(worker).into_iter().flatten() {
+            if let Some(open) = self.requests.get_mut(id) {
+                let fits = fits(&open.ask);
+                again |= open.skips.reported(worker, News { number, fits, changed });
             }
         }
-        counts
+        again
     }
-}
 
-fn rank(open: &Open) -> Rank {
-    (Reverse(Ordered(open.ask.priority)), open.arrival)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::model::{Door, Mode, WaitPolicy};
-
-    fn ask(priority: f64) -> Ask {
-        Ask {
-            id: RequestId::generate(),
-            door: Door::Request,
-            requester: "ci".parse().unwrap(),
-            target: Target::Select("platform".parse().unwrap()),
-            mode: Mode::Exclusive,
-            ttl: Duration::from_secs(60),
-            priority: priority.try_into().unwrap(),
-            lease_id: None,
-            wait: WaitPolicy::Wait { timeout: None },
-            note: None,
-            key: None,
-            ticket: None,
-            allow_shorter: false,
-            by_admin: false,
-            left_out: Default::default(),
+    /// A worker is here anew: what it refused before is asked of it again.
+    pub fn reconnected(&mut self, worker: &NodeName) {
+        for id in self.skipping.remove(worker).into_iter().flatten() {
+            if let Some(open) = self.requests.get_mut(&id) {
+                open.skips.reconnected(worker);
+            }
         }
     }
 
-    #[test]
-    fn higher_priority_goes_first_then_arrival_and_a_requeued_request_has_its_old_place() {
-        let mut fleet = Fleet::default();
-        let asks: Vec<Ask> = [0.0, 5.0, 0.0, -1.5].into_iter().map(ask).collect();
-        asks.iter().cloned().for_each(|ask| fleet.add(ask, RunTime::default()));
-        let order: Vec<RequestId> = [1, 0, 2, 3].into_iter().map(|index: usize| asks[index].id.clone()).collect();
-        assert_eq!(fleet.in_order(), order);
-        let worker: NodeName = "rack-1".parse().unwrap();
-        assert_eq!(fleet.dispatch(&asks[0].id, worker.clone()), Some(1));
-        assert_eq!(fleet.outstanding()[&worker], 1);
-        assert_eq!(fleet.in_order().len(), 3);
-        fleet.doubt(&asks[0].id, RunTime::default());
-        assert_eq!(fleet.outstanding()[&worker], 1, "what is in doubt may have taken a resource");
-        fleet.requeue(&asks[0].id);
-        assert_eq!(fleet.in_order(), order);
-        assert_eq!(fleet.dispatch(&asks[0].id, worker), Some(2), "the next attempt has the next number");
-        fleet.remove(&asks[0].id);
-        assert_eq!(fleet.len(), 3);
+    /// Somebody has asked about a request.
+    pub fn asked_about(&mut self, id: &RequestId, now: RunTime) {
+        if let Some(open) = self.requests.get_mut(id) {
+            open.asked_at = now;
+        }
+    }
+
+    /// Sets when a request is to be looked at next: its timeout, nobody asking about it, a worker that stays away. What is
+    /// to end already waits for its worker alone.
+    pub fn attend(&mut self, id: &RequestId, bounds: Bounds) {
+        let next = |open: &Open| {
+            let away = open.away_since.map(|since| since + bounds.absence_grace);
+            let times = [open.give_up_at(), away, Some(open.asked_at + bounds.waiter_ttl)];
+            times.into_iter().flatten().min()
+        };
+        let at = self.requests.get(id).filter(|open| open.withdrawing.is_none()).and_then(next);
+        self.attention.set(id, at);
+    }
+
+    /// Takes out those that are to be looked at now.
+    pub fn due(&mut self, now: RunTime) -> Vec<RequestId> {
+        self.attention.due(now)
+    }
+
+    fn join(&mut self, id: &RequestId) {
+        let Some(open) = self.requests.get_mut(id) else { return };
+        open.stage = Stage::Waiting;
+        if open.by_selector() {
+            self.pool.join(open.waiter());
+            if open.ask.no_wait() {
+                self.impatient.insert(id.clone());
+            }
+        } else {
+            self.named.insert(open.rank, id.clone());
+        }
+    }
+
+    /// It stands nowhere for a moment.
+    fn leave(&mut self, id: &RequestId) {
+        self.doubts.remove(id);
+        self.impatient.remove(id);
+        let Some(open) = self.requests.get(id) else { return };
+        match open.out_at() {
+            None if open.by_selector() => drop(self.pool.remove(id)),
+            None => drop(self.named.remove(&open.rank)),
+            Some((worker, _)) if open.by_selector() => {
+                let worker = worker.clone();
+                if let Some(count) = self.out.get_mut(&worker) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.out.remove(&worker);
+                    }
+                }
+                self.answered.insert(worker);
+            }
+            Some(_) => {}
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! One mailbox, so "check, reserve, queue" is one step. It never waits for a worker: it asks a
 //! [session](super::session) by a message and gets what came of it by another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,14 +13,19 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent
 use super::calendar::pause::Told;
 use super::elsewhere::Elsewhere;
 use super::fleet::Fleet;
+use super::given_up::{GivenUp, GivenUpDisk, GivenUpFile};
 use super::history::History;
 use super::in_doubt::Orphans;
-use super::message::{FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
+use super::message::{Asked, FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
 use super::resyncs::Resyncs;
+use super::returning::Returning;
+use super::run_file::{Run, RunFile, RunMark};
 use super::session::{CallId, LinkId, Session, SessionArguments, SessionMessage};
 use super::table::Table;
 use super::view::View;
-use crate::admission::{LeaseRules, Ledger, Request, Requests};
+use super::waiting::RequestNow;
+use crate::admission::ticket::TicketKey;
+use crate::admission::{LeaseRules, Ledger, Requests, WaitingRules};
 use crate::clock::{Clock, RunTime};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
 use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId};
@@ -50,6 +56,20 @@ pub struct FrontArguments {
     pub rebuild_wait: Duration,
     /// How long a request waits for a worker that is away.
     pub absence_grace: Duration,
+    /// How long waiters wait, and in which order.
+    pub waiting: WaitingRules,
+    /// Waiters of this gateway.
+    pub waiters_max: usize,
+    /// Signs places in line.
+    pub tickets: Arc<TicketKey>,
+    /// Which life of the gateway this is, after which one.
+    pub run: Run,
+    /// Where that is kept.
+    pub run_file: RunFile,
+    /// Attempts that earlier lives have given up.
+    pub given_up: BTreeSet<GivenUp>,
+    /// Where they are kept.
+    pub given_up_file: GivenUpFile,
     /// Whether new holds are stopped, as it is on disk; none if an admin has never said.
     pub holds_paused: Option<bool>,
     /// What it tells, and what it has to tell yet.
@@ -72,11 +92,20 @@ pub struct FrontState {
     pub(super) fleet: Fleet,
     /// Those that wait at workers.
     pub(super) elsewhere: Elsewhere,
-    /// Requests that end as another does, with that.
-    pub(super) mirrors: HashMap<RequestId, RequestId>,
     pub(super) table: Table,
     pub(super) workers: BTreeMap<NodeName, Worker>,
     pub(super) orphans: Orphans,
+    pub(super) returning: Returning,
+    pub(super) mark: RunMark,
+    pub(super) given_up: GivenUpDisk,
+    /// When the queue is to be gone through again because of the time.
+    pub(super) pump_at: Option<RunTime>,
+    /// True when the queue is to be gone through before the next message.
+    pub(super) pump_due: bool,
+    /// Selectors by which somebody waits for a worker that is away.
+    pub(super) away_groups: HashSet<String>,
+    /// Requests that end as another does, which came first under their key.
+    pub(super) mirrors: HashMap<RequestId, RequestId>,
     pub(super) calls: HashMap<CallId, CallKind>,
     next_call: CallId,
     ticking: bool,
@@ -93,6 +122,8 @@ pub(super) struct Worker {
     pub(super) reported: bool,
     pub(super) view: Option<View>,
     pub(super) incompatible: bool,
+    /// True when an operator has taken it out: it gets no new requests by selector.
+    pub(super) drained: bool,
     pub(super) hello: Option<Hello>,
     pub(super) last_seen: Option<Timestamp>,
     /// Calls that it has not answered.
@@ -113,6 +144,11 @@ impl Worker {
         self.link.is_some() && self.reported
     }
 
+    /// True when it is to get requests by selector.
+    pub(super) fn serves_fleet(&self) -> bool {
+        self.takes_requests() && !self.drained
+    }
+
     /// True when it has so many calls to answer that the rest of the room is left to renewals and releases.
     pub(super) fn is_busy(&self) -> bool {
         self.calls_out >= CALLS_IN_FLIGHT_MAX - CALLS_RESERVED
@@ -121,10 +157,13 @@ impl Worker {
 
 /// Who waits for a request to settle.
 pub(super) enum Watcher {
-    Caller(RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// Hears as soon as it is settled or known to wait.
+    Caller(RpcReplyPort<Result<Asked, Refusal>>),
     /// Who wants to stand in a waiting room.
     Joiner(RpcReplyPort<Result<Joined, Refusal>>),
-    Reader(RpcReplyPort<Option<Request<FirstGrant>>>),
+    Reader(RpcReplyPort<Option<RequestNow>>),
+    /// Has cancelled it while it was out at a worker.
+    Canceller(RpcReplyPort<Result<(), Refusal>>),
     /// A request that was held back during the rebuild and has the same key: it ends as this one does.
     Mirror(RequestId),
 }
@@ -200,6 +239,7 @@ impl Actor for Front {
                 reported: false,
                 view: None,
                 incompatible: false,
+                drained: false,
                 hello: None,
                 last_seen: None,
                 calls_out: 0,
@@ -210,6 +250,13 @@ impl Actor for Front {
             };
             workers.insert(worker.clone(), worker_state);
         }
+        let mut orphans = Orphans::default();
+        for GivenUp { request, worker, attempt } in &around.given_up {
+            if workers.contains_key(worker) {
+                orphans.give_up(request.clone(), worker.clone(), *attempt);
+            }
+        }
+        let Run { number, waited } = around.run.clone();
         let mut state = FrontState {
             started: around.clock.now().run,
             rebuilt: false,
@@ -217,12 +264,18 @@ impl Actor for Front {
             ledger: Ledger::new(around.rules.max_per_requester),
             requests: Requests::new(around.rules.request_retention),
             watchers: HashMap::new(),
-            fleet: Fleet::default(),
+            fleet: Fleet::new(number, around.waiting.priority_aging),
             elsewhere: Elsewhere::default(),
-            mirrors: HashMap::new(),
             table: Table::new(around.name.clone()),
             workers,
-            orphans: Orphans::default(),
+            orphans,
+            returning: Returning::new(Arc::clone(&around.tickets), number, waited.clone(), around.waiting.return_grace),
+            mark: RunMark::new(around.run_file.clone(), waited),
+            given_up: GivenUpDisk::new(around.given_up_file.clone(), around.given_up.clone()),
+            pump_at: None,
+            pump_due: false,
+            away_groups: HashSet::new(),
+            mirrors: HashMap::new(),
             calls: HashMap::new(),
             next_call: 1,
             ticking: false,
@@ -247,7 +300,7 @@ impl Actor for Front {
             FrontMessage::Renew { id, caller, ask, reply } => state.renew(id, &caller, ask, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
             FrontMessage::Join(ask, reply) => state.join(ask, reply),
-            FrontMessage::Look(id, reply) => state.look(&id, reply),
+            FrontMessage::PlaceThere(id, reply) => state.place_there(&id, reply),
             FrontMessage::Room { address, ask, reply } => state.room(&address, ask, reply),
             FrontMessage::Calendar { worker, call, reply } => state.calendar(worker, *call, reply),
             FrontMessage::PauseHolds { paused, reply } => {
@@ -256,6 +309,12 @@ impl Actor for Front {
                 let _ = reply.send(());
             }
             FrontMessage::Watch(id, reply) => state.watch(id, reply),
+            FrontMessage::Look(id, reply) => {
+                state.asked_about(&id);
+                let _ = reply.send(state.request_now(&id));
+            }
+            FrontMessage::WaitedWritten(waited, outcome) => state.waited_written(waited, outcome),
+            FrontMessage::GivenUpWritten(rows, outcome) => state.given_up_written(rows, outcome),
             FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),
             FrontMessage::Incompatible { worker, hello } => state.incompatible(&worker, hello),
             FrontMessage::Snapshot { worker, link, snapshot, room } => {
@@ -282,6 +341,7 @@ impl Actor for Front {
             }
             read => state.read(read),
         }
+        state.pump_if_due();
         state.keep_ticking();
         Ok(())
     }
@@ -318,16 +378,24 @@ impl FrontState {
         let now = self.around.clock.now().run;
         self.end_rebuild_if_due();
         self.give_up_doubts(now);
-        self.end_timed_out(now);
+        self.give_up_due(now);
         self.end_timed_out_there(now);
         self.end_unclaimed(now);
         self.let_go_of_absent(now);
+        if self.returning.stop_if_due(now) {
+            tracing::info!("those who waited at the end of the last run have had their time");
+            self.pump_due = true;
+        }
         let back = self.workers.iter().filter(|(_, worker)| worker.takes_requests());
         for worker in back.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.settle_doubts(&worker);
         }
         self.tell_pauses();
-        self.pump();
+        if self.pump_at.is_some_and(|at| now >= at) {
+            self.pump_due = true;
+        }
+        self.mark_waited(now);
+        self.keep_given_up();
         self.keep_history(now);
         for dropped in self.requests.prune(now) {
             if let Some(key) = &dropped.key {
@@ -357,6 +425,7 @@ impl FrontState {
             "the routing table is rebuilt; requests are admitted"
         );
         self.tell_started();
+        self.returning.begin(self.around.clock.now().run);
         for ask in std::mem::take(&mut self.held_back) {
             self.admit_held_back(ask);
         }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::fleet::{Open, Stage};
+use super::fleet::Open;
 use super::front::FrontState;
 use super::message::FirstGrant;
 use super::relayed::{Claim, Claimed, lease_named};
@@ -118,29 +118,6 @@ impl FrontState {
         }
     }
 
-    /// A request may wait for its place; told once.
-    pub(super) fn tell_queued(&mut self, id: &RequestId) {
-        let waits = self.fleet.get(id).is_some_and(|open| open.stage == Stage::Waiting);
-        if waits && !self.around.history.queued.contains(id) {
-            let position = self.fleet.in_order().iter().position(|other| other == id);
-            self.tell_position(id.clone(), position.map_or(0, |before| before + 1));
-        }
-    }
-
-    /// The same for all that wait: the first turn of the queue may have left them where they are.
-    fn tell_all_queued(&mut self) {
-        let history = &self.around.history;
-        let untold = |(id, open): (&RequestId, &Open)| open.stage == Stage::Waiting && !history.queued.contains(id);
-        if !self.fleet.iter().any(untold) {
-            return;
-        }
-        for (before, id) in self.fleet.in_order().into_iter().enumerate() {
-            if !self.around.history.queued.contains(&id) {
-                self.tell_position(id, before + 1);
-            }
-        }
-    }
-
     /// A request waits, at this place from 1.
     pub(super) fn tell_position(&mut self, id: RequestId, position: usize) {
         let Some(Open { ask, .. }) = self.fleet.get(&id) else { return };
@@ -183,7 +160,6 @@ impl FrontState {
 
     /// What time alone makes the history do.
     pub(super) fn keep_history(&mut self, now: RunTime) {
-        self.tell_all_queued();
         self.settle_former(now);
         if now >= self.around.history.prune_at {
             let history = &mut self.around.history;

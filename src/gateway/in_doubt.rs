@@ -4,17 +4,18 @@
 
 use std::collections::HashMap;
 
+use super::given_up::GivenUp;
 use crate::model::{Fence, LeaseId, LeaseRecord, NodeName, RequestId};
 
 /// Attempts and leases that are to end on sight.
 #[derive(Debug, Default)]
 pub struct Orphans {
-    given_up: HashMap<(RequestId, NodeName), GivenUp>,
+    given_up: HashMap<(RequestId, NodeName), Attempt>,
     leases: HashMap<(NodeName, LeaseId, Fence), Lease>,
 }
 
 #[derive(Debug)]
-struct GivenUp {
+struct Attempt {
     attempt: u32,
     asked: bool,
 }
@@ -28,7 +29,31 @@ struct Lease {
 impl Orphans {
     /// Nobody waits for this attempt any more.
     pub fn give_up(&mut self, request: RequestId, worker: NodeName, attempt: u32) {
-        self.given_up.insert((request, worker), GivenUp { attempt, asked: false });
+        self.given_up.insert((request, worker), Attempt { attempt, asked: false });
+    }
+
+    /// Those that are given up and not settled, and those whose leases are being released; of the latter it does not
+    /// matter which attempts they were.
+    pub fn attempts(&self) -> impl Iterator<Item = GivenUp> {
+        let row = |request: &RequestId, worker: &NodeName, attempt| GivenUp {
+            request: request.clone(),
+            worker: worker.clone(),
+            attempt,
+        };
+        let leases = self.leases.iter().map(move |((worker, ..), lease)| row(&lease.record.request_id, worker, 0));
+        let given_up = self.given_up.iter();
+        given_up.map(move |((request, worker), given_up)| row(request, worker, given_up.attempt)).chain(leases)
+    }
+
+    /// How many those are.
+    pub fn given_up(&self) -> usize {
+        self.given_up.len()
+    }
+
+    /// What concerns workers that are not in the lab any more is nobody's to settle.
+    pub fn keep_workers(&mut self, is_there: impl Fn(&NodeName) -> bool) {
+        self.given_up.retain(|(_, worker), _| is_there(worker));
+        self.leases.retain(|(worker, ..), _| is_there(worker));
     }
 
     /// True when an attempt of this request on this worker has been given up and is not settled.
@@ -65,12 +90,6 @@ impl Orphans {
     /// True while a lease that an attempt of this request got here is being released.
     pub fn releases(&self, request: &RequestId, worker: &NodeName) -> bool {
         self.leases.iter().any(|((at, ..), lease)| at == worker && lease.record.request_id == *request)
-    }
-
-    /// True when something of this request is still to be settled or released anywhere.
-    pub fn concerns(&self, request: &RequestId) -> bool {
-        self.given_up.keys().any(|(other, _)| other == request)
-            || self.leases.values().any(|lease| lease.record.request_id == *request)
     }
 
     /// The lease is over: what it was.

@@ -116,7 +116,7 @@ impl FrontState {
                 self.drop_if_gone(worker, &lease.id, fence, &outcome);
                 let result = self.released(worker, *lease, outcome);
                 let _ = reply.send(result);
-                self.pump();
+                self.pump_worker(worker);
             }
         }
     }

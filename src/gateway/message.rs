@@ -1,14 +1,18 @@
 //! What is said to the front, and what it answers.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 
 use super::follow::Room;
+use super::given_up::GivenUp;
 use super::relayed::Claimed;
+use super::returning::Waited;
 use super::session::{CallId, LinkId, Outcome, SessionMessage};
 use super::view::Seen;
-use crate::admission::Request;
+use super::waiting::RequestNow;
 use crate::clock::RunTime;
 use crate::model::{
     Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, Requester,
@@ -76,6 +80,15 @@ pub struct FirstGrant {
     pub lease: FleetLease,
     /// When it was to end, wall time.
     pub expires_at: Timestamp,
+}
+
+/// The first answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// It got this lease.
+    Granted(Box<FleetLease>),
+    /// It waits under this id, or its key stands for the request of this id, which is to be looked at.
+    Known(RequestId),
 }
 
 /// A resource of the lab.
@@ -150,8 +163,8 @@ pub struct RebuildNow {
 /// The front's protocol.
 #[derive(Debug)]
 pub enum FrontMessage {
-    /// Lease something; answered once it is settled.
-    Request(Ask, RpcReplyPort<Result<FleetLease, Refusal>>),
+    /// Lease something; answered once it is settled or known to wait.
+    Request(Ask, RpcReplyPort<Result<Asked, Refusal>>),
     /// End a request that waits.
     Cancel {
         /// Which.
@@ -185,8 +198,8 @@ pub enum FrontMessage {
     },
     /// Take a named resource if it is free, else stand in its waiting room.
     Join(Ask, RpcReplyPort<Result<Joined, Refusal>>),
-    /// Where a request stands that waits at a worker; none when it does not. Asking keeps it alive.
-    Look(RequestId, RpcReplyPort<Option<Place>>),
+    /// Where a request stands that waits at a worker; none when it does not. Asking keeps it alive there.
+    PlaceThere(RequestId, RpcReplyPort<Option<Place>>),
     /// Something about a waiting room, or draining.
     Room {
         /// Of which resource.
@@ -215,11 +228,11 @@ pub enum FrontMessage {
     /// Which workers can be asked something now.
     Presence(RpcReplyPort<Presence>),
     /// A request, as soon as it is settled.
-    Watch(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
-    /// A request, as it is now.
-    Peek(RequestId, RpcReplyPort<Option<Request<FirstGrant>>>),
-    /// The open requests, with the places that workers told last of those that wait there.
-    OpenRequests(RpcReplyPort<Vec<(RequestId, Request<FirstGrant>, Option<Place>)>>),
+    Watch(RequestId, RpcReplyPort<Option<RequestNow>>),
+    /// A request as it is now; somebody asks about it.
+    Look(RequestId, RpcReplyPort<Option<RequestNow>>),
+    /// The open requests.
+    OpenRequests(RpcReplyPort<Vec<(RequestId, RequestNow)>>),
     /// The leases that this gateway routes.
     Routed(RpcReplyPort<Vec<FleetLease>>),
     /// Every lease of the lab, those of the workers' own clients included.
@@ -260,6 +273,12 @@ pub enum FrontMessage {
     /// From a session: a link is down.
     #[doc(hidden)]
     Down { worker: NodeName, link: LinkId, why: String },
+    /// From the disk: what is waited for is written, or is not.
+    #[doc(hidden)]
+    WaitedWritten(Waited, std::io::Result<()>),
+    /// From the disk: which attempts are given up is written, or is not.
+    #[doc(hidden)]
+    GivenUpWritten(BTreeSet<GivenUp>, std::io::Result<()>),
     /// From the timer.
     #[doc(hidden)]
     Tick,

@@ -2,7 +2,8 @@
 //!
 //! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
 //! each worker holds its link. The gateway has no truth on disk but whether an admin has
-//! stopped new holds: its table is a function of what the workers report. Its [history](history::History) is there too.
+//! stopped new holds, which attempts it has given up, and what was waited for: its table is a function of what the
+//! workers report. Its [history](history::History) is there too.
 
 mod absent;
 mod admit;
@@ -15,19 +16,25 @@ mod follow;
 mod former;
 pub mod front;
 pub mod give_up;
+pub mod given_up;
 pub mod history;
 mod in_doubt;
 mod leases;
 pub mod message;
 mod named;
 pub mod placement;
+mod pump;
 mod read;
 pub mod relayed;
 mod reports;
 mod resyncs;
+pub mod returning;
+pub mod run_file;
 pub mod session;
+pub mod skips;
 pub mod table;
 pub mod view;
+pub mod waiting;
 
 use std::sync::Arc;
 

@@ -9,12 +9,7 @@ impl FrontState {
     pub(super) fn read(&mut self, message: FrontMessage) {
         // A reader that has gone needs no answer.
         match message {
-            FrontMessage::Peek(id, reply) => drop(reply.send(self.requests.get(&id).cloned())),
-            FrontMessage::OpenRequests(reply) => {
-                let open = self.requests.open_ones();
-                let open = open.map(|(id, request)| (id.clone(), request.clone(), self.known_place(id)));
-                let _ = reply.send(open.collect());
-            }
+            FrontMessage::OpenRequests(reply) => drop(reply.send(self.open_requests())),
             FrontMessage::Routed(reply) => {
                 let _ = reply.send(self.table.iter().filter_map(|(id, _)| self.fleet_lease(id)).collect());
             }

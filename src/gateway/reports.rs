@@ -35,7 +35,8 @@ impl FrontState {
         if let Some(worker) = self.workers.get_mut(name) {
             worker.hello = Some(hello);
         }
-        self.fleet.forget_refusals(name);
+        self.fleet.reconnected(name);
+        self.pump_due = true;
     }
 
     pub(super) fn incompatible(&mut self, name: &NodeName, hello: Hello) {
@@ -53,6 +54,8 @@ impl FrontState {
         worker.away_since = Some(now);
         let event = Event::new(EventKind::WorkerDisconnected).with("worker", name.as_str());
         self.emit(event.with("reason", why));
+        // Who can be served by this worker alone waits for it from now on.
+        self.pump_due = true;
     }
 
     pub(super) fn snapshot(&mut self, name: &NodeName, link: LinkId, snapshot: WholeSnapshot) {
@@ -64,6 +67,7 @@ impl FrontState {
             view.begin_incarnation(incarnation);
             view
         });
+        let changed = !view.has_the_resources(&reports);
         view.take_snapshot(number, reports, now);
         view.take_waiting(&waiting);
         worker.reported = true;
@@ -88,7 +92,8 @@ impl FrontState {
         self.settle_doubts(name);
         self.tell_pauses();
         self.end_rebuild_if_due();
-        self.pump();
+        self.reported(name, number, changed);
+        self.pump_due = true;
     }
 
     pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, change: Changed) {
@@ -148,16 +153,24 @@ impl FrontState {
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let Some(view) = &mut worker.view else { return };
         let id = report.id.clone();
+        let known = view.resources().get(&id);
+        let changed = known.is_none_or(|seen| seen.labels != report.labels || seen.grantable != report.grantable);
         if !view.take_delta(number, report, now) {
             return;
         }
-        let Some(Seen { held, .. }) = view.resources().get(&id).cloned() else { return };
+        let Some(Seen { labels, held, .. }) = view.resources().get(&id).cloned() else { return };
         let ended = self.table.drop_ended(name, &id, &held, number);
         self.forget_leases(ended);
         for held in &held {
             self.enter(name, held, number);
         }
-        self.pump();
+        self.reported(name, number, changed);
+        if changed {
+            // Somebody's last match may have gone.
+            self.pump_due = true;
+        } else {
+            self.pump_labels(&labels);
+        }
     }
 
     /// Takes in one reported lease: routes it, or judges it as the answer of a dispatch, or ends it if nobody is to
@@ -211,9 +224,10 @@ impl FrontState {
         let mut settled = None;
         if let Some((other, fingerprint)) = waiting.map(|(request, fingerprint)| (request.clone(), fingerprint)) {
             // The key came again before this lease was known. If that request still waits, this lease is its answer.
-            let waits = self.fleet.get(&other).is_some_and(|open| open.stage == Stage::Waiting);
-            if waits && fingerprint == lease.fingerprint {
+            let waits = self.fleet.get(&other).filter(|open| open.stage == Stage::Waiting);
+            if let Some(mode) = waits.filter(|_| fingerprint == lease.fingerprint).map(|open| open.ask.mode) {
                 self.fleet.remove(&other);
+                self.left_queue(mode);
                 self.ledger.refuse(&other);
                 settled = Some(other);
             } else {

@@ -1,11 +1,14 @@
 //! The gateway's picture of one worker: a function of its latest snapshot and the deltas after it, and of the answers
 //! that are known to be later than both.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
-use crate::model::{DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, RequestId, ResourceId};
+use crate::model::{
+    DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, RequestId, Requester, ResourceId, Selector,
+};
 use crate::wire::digest;
 use crate::wire::report::{LeaseRow, ResourceReport};
 use crate::wire::requests::WaitingRow;
@@ -16,6 +19,8 @@ pub struct View {
     incarnation: u64,
     number: u64,
     resources: BTreeMap<ResourceId, Seen>,
+    /// Those with a seat that is free for anybody.
+    free: BTreeSet<ResourceId>,
     /// What answers have told ahead of the reports: an older report does not undo it.
     told: BTreeMap<LeaseId, Told>,
     /// Requests of this gateway's that wait there, with what each comes to.
@@ -51,6 +56,8 @@ pub struct Seen {
     pub queue_length: usize,
     /// How many of its seats are kept for those who were admitted.
     pub reserved: u32,
+    /// The window that is on or comes next, in which only one may lease it.
+    pub window: Option<SeenWindow>,
     /// Its leases, with deadlines on this gateway's run time.
     pub held: Vec<Held>,
     /// What the report came to.
@@ -59,12 +66,49 @@ pub struct Seen {
     number: u64,
 }
 
+/// A window in which only one may lease a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenWindow {
+    /// Who, in the worker's words.
+    pub holder: Requester,
+    /// When it begins, on this gateway's run time.
+    pub starts_at: RunTime,
+    /// When it ends, on this gateway's run time.
+    pub ends_at: RunTime,
+}
+
+/// What a lease that is asked for needs of a resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Which resources will do.
+    pub selector: &'a Selector,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How long it lasts.
+    pub ttl: Duration,
+    /// Whose it would be, in the worker's words.
+    pub requester: &'a Requester,
+    /// Rather a shorter lease than none.
+    pub allow_shorter: bool,
+    /// True for an admin, whom no booking stops.
+    pub by_admin: bool,
+}
+
 impl Seen {
     /// A resource as it has just been reported.
     pub fn of(report: ResourceReport, now: RunTime) -> Self {
         let digest = digest::of_resource(&report);
         let ResourceReport {
-            id, labels, max_shared, fence, grantable, drained, queue_length, reserved, leases, ..
+            id,
+            labels,
+            max_shared,
+            fence,
+            grantable,
+            drained,
+            queue_length,
+            reserved,
+            next_window,
+            leases,
         } = report;
         let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
         let held = |row: LeaseRow| {
@@ -72,7 +116,12 @@ impl Seen {
             Held { lease, deadline: now + left, last_end: None }
         };
         let held = leases.into_iter().map(held).collect();
-        Self { labels, max_shared, fence, grantable, drained, queue_length, reserved, held, digest, number: 0 }
+        let window = next_window.map(|window| SeenWindow {
+            starts_at: now + Duration::from_millis(window.starts_in_ms),
+            ends_at: now + Duration::from_millis(window.ends_in_ms),
+            holder: window.holder,
+        });
+        Self { labels, max_shared, fence, grantable, drained, queue_length, reserved, window, held, digest, number: 0 }
     }
 
     /// What the resource is doing.
@@ -84,11 +133,40 @@ impl Seen {
         }
     }
 
-    /// True when a lease of `mode` would fit.
+    /// The number of the report that this is from.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// True when a seat for a lease of `mode` is free, and kept for nobody.
     pub fn could_take(&self, mode: Mode) -> bool {
-        let seat =
-            self.held.iter().all(|held| held.lease.mode == Mode::Shared) && self.held.len() < self.max_shared as usize;
-        self.grantable && !self.drained && (self.held.is_empty() || mode == Mode::Shared && seat)
+        let taken = self.held.len() + self.reserved as usize;
+        let seat = match mode {
+            Mode::Exclusive => taken == 0,
+            Mode::Shared => {
+                self.held.iter().all(|held| held.lease.mode == Mode::Shared) && taken < self.max_shared as usize
+            }
+        };
+        self.grantable && !self.drained && seat
+    }
+
+    /// True when the next window lets a lease like this one be.
+    pub fn lets_in(&self, wish: &Wish<'_>, now: RunTime) -> bool {
+        let Some(window) = self.window.as_ref().filter(|window| window.ends_at > now) else { return true };
+        wish.by_admin
+            || window.holder == *wish.requester
+            || now + wish.ttl <= window.starts_at
+            || wish.allow_shorter && now < window.starts_at
+    }
+
+    /// True when nothing stands in the way of a lease like this one.
+    pub fn fits(&self, wish: &Wish<'_>, now: RunTime) -> bool {
+        wish.selector.matches(&self.labels) && self.could_take(wish.mode) && self.lets_in(wish, now)
+    }
+
+    /// True when all that hold it share it.
+    pub fn is_shared_now(&self) -> bool {
+        !self.drained && !self.held.is_empty() && self.held.iter().all(|held| held.lease.mode == Mode::Shared)
     }
 
     /// Shows a lease as an answer has told of it.
@@ -117,6 +195,11 @@ impl View {
         &self.resources
     }
 
+    /// The resources with a seat that is free.
+    pub fn free(&self) -> impl Iterator<Item = (&ResourceId, &Seen)> {
+        self.free.iter().filter_map(|id| self.resources.get_key_value(id))
+    }
+
     /// The worker has started anew: its numbers begin again, so all that is known of it is older than anything it says
     /// from now on.
     pub fn begin_incarnation(&mut self, incarnation: u64) {
@@ -124,6 +207,15 @@ impl View {
         self.number = 0;
         self.told.clear();
         self.resources.values_mut().for_each(|seen| seen.number = 0);
+    }
+
+    /// True when these are the resources that are known, with the same labels.
+    pub fn has_the_resources(&self, reports: &[ResourceReport]) -> bool {
+        let known = |report: &ResourceReport| {
+            let known = self.resources.get(&report.id);
+            known.is_some_and(|seen| seen.labels == report.labels && seen.grantable == report.grantable)
+        };
+        reports.len() == self.resources.len() && reports.iter().all(known)
     }
 
     /// Takes in a whole snapshot. What an answer has shown of a later number stays.
@@ -137,6 +229,8 @@ impl View {
             };
             resources.insert(id, seen);
         }
+        let free = resources.iter().filter(|(_, seen)| seen.could_take(Mode::Shared));
+        self.free = free.map(|(id, _)| id.clone()).collect();
         self.resources = resources;
         self.reached(number);
     }
@@ -147,7 +241,8 @@ impl View {
         let news = self.resources.get(&id).is_none_or(|known| known.number <= number);
         if news {
             let seen = self.seen(report, number, now);
-            self.resources.insert(id, seen);
+            self.resources.insert(id.clone(), seen);
+            self.note_room(&id);
         }
         self.reached(number);
         news
@@ -199,10 +294,20 @@ impl View {
         }
         if let Some(seen) = self.resources.get_mut(&told.resource) {
             seen.show(&told.resource, &id, &told);
+            self.note_room(&told.resource);
         }
         let there = told.held.is_some();
         self.told.insert(id, told);
         there
+    }
+
+    /// A seat that is free alone is free to share too, so this is where either kind is looked for.
+    fn note_room(&mut self, id: &ResourceId) {
+        if self.resources.get(id).is_some_and(|seen| seen.could_take(Mode::Shared)) {
+            self.free.insert(id.clone());
+        } else {
+            self.free.remove(id);
+        }
     }
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {

@@ -77,6 +77,14 @@ pub enum StartError {
         /// Why.
         source: OpenError,
     },
+    /// What a gateway keeps of its last run cannot be read, or this run cannot be written down.
+    #[error("node {node}: its last run cannot be read, or this one not be written down: {source}")]
+    State {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Its HTTP door cannot be opened.
     #[error("{key}: {source}")]
     Http {

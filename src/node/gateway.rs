@@ -6,10 +6,13 @@ use futures_util::FutureExt;
 
 use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Running, StartError, Surroundings};
+use crate::admission::ticket::TicketKey;
 use crate::config::Lab;
 use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::front::FrontArguments;
+use crate::gateway::given_up::GivenUpFile;
 use crate::gateway::history::History;
+use crate::gateway::run_file::RunFile;
 use crate::gateway::{self, Gateway};
 use crate::http::{App, Server};
 use crate::link::listen::Listener;
@@ -26,18 +29,31 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
     let listener = Arc::new(listener);
     let holds = PauseFile::under(&node.directory);
     let paused = holds.read().map_err(|source| StartError::Holds { node: node.name.clone(), source })?;
+    let run_file = RunFile::under(&node.directory);
+    let run = run_file.begin(around.clock.now().wall);
+    let run = run.map_err(|source| StartError::State { node: node.name.clone(), source })?;
+    let given_up_file = GivenUpFile::under(&node.directory);
+    let given_up = given_up_file.read().map_err(|source| StartError::State { node: node.name.clone(), source })?;
+    let tickets = Arc::new(TicketKey::new(&node.identity.derive("waiting ticket")));
     let arguments = FrontArguments {
         name: node.name.clone(),
         roster: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
         rules: lab.rules.lease.clone(),
         rebuild_wait: config.rebuild_wait,
         absence_grace: config.absence_grace,
+        waiting: lab.rules.waiting.clone(),
+        waiters_max: lab.rules.limits.waiters_max,
+        tickets: Arc::clone(&tickets),
+        run,
+        run_file,
+        given_up,
+        given_up_file,
         holds_paused: paused,
         history: History::new(journal, relays, past, lab.rules.events.clone()),
         clock: around.clock.clone(),
     };
     let Gateway { front, front_task, welcoming } = gateway::start(arguments, Arc::clone(&listener)).await?;
-    let service = GatewayService::new(front.clone(), events, node.name.clone(), around.clock.clone(), holds);
+    let service = GatewayService::new(front.clone(), events, node.name.clone(), around.clock.clone(), holds, tickets);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),

@@ -17,13 +17,16 @@ use super::views::{
     ResourceCounts, ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerCounts, WorkerView,
 };
 use super::{ACTOR_BOUND, Coordinator, ask_actor, log, unanswered};
+use crate::admission::RequestState;
+use crate::admission::cancel::was_cancelled;
 use crate::admission::resource::Held;
-use crate::admission::{Request, RequestState};
+use crate::admission::ticket::TicketKey;
 use crate::clock::{Clock, Now};
 use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::message::{
-    FirstGrant, FleetLease, FleetResource, FrontMessage, Joined, RebuildNow, ReleasedThere, RoomSaid, WorkerNow,
+    Asked, FirstGrant, FleetLease, FleetResource, FrontMessage, Joined, RebuildNow, ReleasedThere, RoomSaid, WorkerNow,
 };
+use crate::gateway::waiting::{Proof, RequestNow};
 use crate::limits::{NO_WAIT_ANSWER_BOUND, WAITERS_MAX};
 use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
@@ -44,19 +47,23 @@ pub struct GatewayService {
     started_at: Timestamp,
     /// Written by one at a time.
     pub(super) holds: Arc<Mutex<PauseFile>>,
+    /// Signs places in line.
+    tickets: Arc<TicketKey>,
 }
 
 impl GatewayService {
-    /// The service of the gateway `name`. In `holds` it keeps whether new holds are stopped.
+    /// The service of the gateway `name`. In `holds` it keeps whether new holds are stopped; `tickets` signs places in
+    /// line.
     pub fn new(
         front: ActorRef<FrontMessage>,
         events: EventLog,
         name: NodeName,
         clock: Clock,
         holds: PauseFile,
+        tickets: Arc<TicketKey>,
     ) -> Self {
         let started_at = clock.now().wall;
-        Self { front, name, events, clock, started_at, holds: Arc::new(Mutex::new(holds)) }
+        Self { front, name, events, clock, started_at, holds: Arc::new(Mutex::new(holds)), tickets }
     }
 
     pub(super) async fn ask<T: ractor::Message>(
@@ -71,7 +78,8 @@ impl GatewayService {
             .through(&lease.worker, lease.id.clone())
     }
 
-    fn request_view(&self, id: RequestId, request: Request<FirstGrant>) -> RequestView {
+    fn request_view(&self, id: RequestId, now: RequestNow) -> RequestView {
+        let RequestNow { request, waiting } = now;
         let now = self.clock.now();
         let (state, lease, error) = match request.state {
             RequestState::Open => (State::Waiting, None, None),
@@ -88,10 +96,13 @@ impl GatewayService {
             id,
             state,
             created_at: request.created_at,
-            position: None,
-            waiting_for: None,
-            until: None,
-            ticket: None,
+            position: waiting.as_ref().map(|waiting| waiting.position),
+            waiting_for: waiting.as_ref().and_then(|waiting| waiting.waiting_for),
+            until: waiting.as_ref().and_then(|waiting| waiting.until),
+            ticket: waiting.map(|waiting| match waiting.ticket {
+                Proof::Unsigned(stub) => self.tickets.issue(&stub),
+                Proof::Signed(ticket) => ticket,
+            }),
             lease,
             error,
         }
@@ -139,6 +150,13 @@ impl GatewayService {
         }
     }
 
+    /// The view of a request, if it is there and the caller may read it.
+    fn shown(&self, caller: &Caller, id: &RequestId, found: Option<RequestNow>) -> Result<RequestView, Refusal> {
+        let waiting = found.as_ref().and_then(|now| now.waiting.clone());
+        let request = request_for(caller, id, found.map(|now| now.request))?;
+        Ok(self.request_view(id.clone(), RequestNow { request, waiting }))
+    }
+
     /// A resource. The leases of the worker's own clients are shown under the names that the fleet's list gives them.
     fn resource_view(&self, resource: &FleetResource, leases: &ByGrant, caller: &Caller) -> ResourceView {
         let seen = &resource.seen;
@@ -169,23 +187,39 @@ impl GatewayService {
 
 #[async_trait]
 impl Coordinator for GatewayService {
-    async fn acquire(&self, _caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
+    async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
         if ask.wait == WaitPolicy::JoinWaitingRoom {
             return self.join(ask).await;
         }
         let (id, bound) = (ask.id.clone(), NO_WAIT_ANSWER_BOUND);
+        let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
-            Some(result) => Ok(Acquired::Active { lease: Box::new(self.lease_view(&result?)) }),
+            Some(Ok(Asked::Granted(lease))) => active(self.lease_view(&lease)),
+            // Its key stands for a request that has been cancelled, or waits.
+            Some(Ok(Asked::Known(first))) => {
+                let view = self.lease_request(caller, &first, Duration::ZERO).await?;
+                match (view.state, view.lease, view.error) {
+                    (State::Granted, Some(lease), _) => active(lease),
+                    (State::Failed, _, Some(refusal)) => Err(refusal),
+                    (State::Cancelled, ..) => Err(was_cancelled(&first)),
+                    _ => Err(not_in_time(&id)),
+                }
+            }
+            Some(Err(refusal)) => Err(refusal),
             None => Err(not_in_time(&id)),
         }
     }
 
     async fn request(&self, caller: &Caller, ask: Ask, bound: Duration) -> Result<RequestView, Refusal> {
         let id = ask.id.clone();
-        let result: Option<Result<FleetLease, Refusal>> =
+        let asked: Option<Result<Asked, Refusal>> =
             ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await;
         // A replay has the id of the first request.
-        let id = result.transpose()?.map_or(id, |lease| lease.lease.request_id);
+        let id = match asked.transpose()? {
+            Some(Asked::Granted(lease)) => lease.lease.request_id,
+            Some(Asked::Known(first)) => first,
+            None => id,
+        };
         self.lease_request(caller, &id, Duration::ZERO).await
     }
 
@@ -195,23 +229,29 @@ impl Coordinator for GatewayService {
     }
 
     async fn lease_request(&self, caller: &Caller, id: &RequestId, wait: Duration) -> Result<RequestView, Refusal> {
-        let mut found = self.ask(|reply| FrontMessage::Peek(id.clone(), reply)).await?;
-        if !wait.is_zero() && matches!(&found, Some(request) if matches!(request.state, RequestState::Open)) {
+        let mut found = self.ask(|reply| FrontMessage::Look(id.clone(), reply)).await?;
+        // Nobody waits for what is not theirs to see.
+        let view = self.shown(caller, id, found.clone())?;
+        if view.state == State::Waiting && !wait.is_zero() {
             let watched = ask_actor(&self.front, wait, |reply| FrontMessage::Watch(id.clone(), reply)).await;
-            found = watched.unwrap_or(found);
+            found = match watched {
+                Some(settled) => settled,
+                // It may stand elsewhere by now.
+                None => self.ask(|reply| FrontMessage::Look(id.clone(), reply)).await?,
+            };
         }
-        let view = self.request_view(id.clone(), request_for(caller, id, found)?);
-        if view.state != State::Waiting {
+        let view = self.shown(caller, id, found)?;
+        if view.state != State::Waiting || view.position.is_some() {
             return Ok(view);
         }
-        let place = self.ask(|reply| FrontMessage::Look(id.clone(), reply)).await?;
+        let place = self.ask(|reply| FrontMessage::PlaceThere(id.clone(), reply)).await?;
         Ok(view.at(place, self.clock.now()))
     }
 
     async fn lease_requests(&self, caller: &Caller) -> Result<Vec<RequestView>, Refusal> {
         let open = self.ask(FrontMessage::OpenRequests).await?;
-        let visible = open.into_iter().filter(|(_, request, _)| caller.may_read(&request.requester));
-        Ok(visible.map(|(id, request, place)| self.request_view(id, request).at(place, self.clock.now())).collect())
+        let visible = open.into_iter().filter(|(_, now)| caller.may_read(&now.request.requester));
+        Ok(visible.map(|(id, now)| self.request_view(id, now)).collect())
     }
 
     async fn leases(&self, caller: &Caller) -> Result<Vec<LeaseView>, Refusal> {

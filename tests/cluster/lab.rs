@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
-use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, RequestId, ResourceAddress};
+use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, RequestId, ResourceAddress, WaitPolicy};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
 use berth::service::answers::Acquired;
@@ -121,7 +121,7 @@ impl Lab {
 
     /// Asks, and waits a minute for the end of it.
     pub async fn ask(&self, ask: Ask) -> Result<RequestView, Refusal> {
-        self.gateway().request(&Caller::admin(), ask, Duration::from_secs(60)).await
+        ask_to_the_end(&*self.gateway(), ask).await
     }
 
     /// Asks, as `POST /v1/lease-requests` does.
@@ -139,7 +139,17 @@ impl Lab {
     }
 }
 
-/// An ask for a named resource.
+/// Asks, and waits a minute for the end of it.
+pub async fn ask_to_the_end(node: &dyn Coordinator, ask: Ask) -> Result<RequestView, Refusal> {
+    let caller = Caller::admin();
+    let request = node.request(&caller, ask, Duration::from_secs(2)).await?;
+    let request = match request.state {
+        RequestState::Waiting => node.lease_request(&caller, &request.id, Duration::from_secs(60)).await?,
+        _ => request,
+    };
+    request.error.clone().map_or(Ok(request), Err)
+}
+
 /// The lease of an acquire that did not have to wait.
 pub fn active(acquired: Acquired) -> LeaseView {
     match acquired {
@@ -148,6 +158,7 @@ pub fn active(acquired: Acquired) -> LeaseView {
     }
 }
 
+/// An ask for a named resource.
 pub fn acquire(requester: &str, resource: &str, ttl: Duration) -> Ask {
     let body = AcquireBody {
         requester: Some(requester.parse().unwrap()),
@@ -167,6 +178,11 @@ pub fn request(requester: &str, select: &str, lease_id: Option<&str>) -> Ask {
         ..RequestBody::default()
     };
     body.into_ask(&Caller::admin(), Headers::default(), &LeaseRules::default()).unwrap()
+}
+
+/// The same, not to wait.
+pub fn request_now(requester: &str, select: &str) -> Ask {
+    Ask { wait: WaitPolicy::NoWait, ..request(requester, select, None) }
 }
 
 /// The lease of a request that has been granted.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth::model::{Caller, Code};
 
-use crate::lab::{Lab, granted, request};
+use crate::lab::{Lab, granted, request, request_now};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ async fn of_many_that_ask_at_once_each_free_resource_goes_to_one() {
     let lab = Lab::start().await;
     let asks = (0..20).map(|job| {
         let gateway = lab.gateway();
-        let ask = request(&format!("job-{job}"), "platform=linux", None);
+        let ask = request_now(&format!("job-{job}"), "platform=linux");
         async move { gateway.request(&Caller::admin(), ask, MINUTE).await }
     });
     let results = futures_util::future::join_all(asks).await;

@@ -106,7 +106,7 @@ async fn a_request_waits_for_a_worker_that_is_away_but_not_for_ever() {
     lab.weather.cut(lab.weather.opened(RACK_1));
     rack_1_is(&lab, Connection::Disconnected).await;
     let begun = lab.clock.now().run;
-    let refused = lab.gateway().request(&Caller::admin(), request("job-1", "platform=android", None), MINUTE).await;
+    let refused = lab.ask(request("job-1", "platform=android", None)).await;
     assert_eq!(refused.unwrap_err().code, Code::NoCapacity);
     let took = lab.clock.now().run.left(begun);
     assert!(took >= Duration::from_secs(30) && took < Duration::from_secs(31), "the absence grace, not {took:?}");

@@ -2,7 +2,7 @@
 
 use berth::model::{Caller, Code};
 
-use crate::lab::{Lab, eventually, granted, request};
+use crate::lab::{Lab, eventually, granted, request, request_now};
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_starts_anew_routes_every_lease_again_under_its_name() {
@@ -53,7 +53,7 @@ async fn a_request_that_comes_during_the_rebuild_is_judged_by_what_the_workers_r
     lab.restart("gateway").await;
     // At once, before any worker has dialled again.
     let (second, other) =
-        tokio::join!(lab.lease("job-1", "platform=linux"), lab.ask(request("job-2", "platform=android", None)));
+        tokio::join!(lab.lease("job-1", "platform=linux"), lab.ask(request_now("job-2", "platform=android")));
     let refused = second.unwrap_err();
     assert_eq!(refused.code, Code::RequesterAlreadyLeased, "its lease is known again by then");
     assert_eq!(refused.details.unwrap()["existingLeaseId"], held.id.as_str());

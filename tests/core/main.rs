@@ -5,6 +5,7 @@ mod booked_rules;
 mod calendar_rules;
 mod directions;
 mod events_table;
+mod fleet_queue;
 mod frames;
 mod ledger_rules;
 mod requests_rules;

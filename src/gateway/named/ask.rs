@@ -23,7 +23,7 @@ const TIMEOUT_SLACK: Duration = CALL_BOUND;
 
 impl FrontState {
     /// Where a request stands that waits at a worker. Asking keeps it alive there.
-    pub(in super::super) fn look(&mut self, id: &RequestId, reply: RpcReplyPort<Option<Place>>) {
+    pub(in super::super) fn place_there(&mut self, id: &RequestId, reply: RpcReplyPort<Option<Place>>) {
         let id = self.first_of(id);
         self.elsewhere.claim(&id);
         let Some(waits) = self.elsewhere.get(&id) else { return drop(reply.send(None)) };
@@ -39,11 +39,6 @@ impl FrontState {
     fn last_place(&self, id: &RequestId) -> Option<Place> {
         let place = self.elsewhere.get(id)?.place.clone()?;
         Some(Place { waiting_for: Some(WaitingFor::Absent), until_ms: None, ..place })
-    }
-
-    /// The places that were told last, for a list.
-    pub(in super::super) fn known_place(&self, id: &RequestId) -> Option<Place> {
-        self.elsewhere.get(&self.first_of(id))?.place.clone()
     }
 
     pub(in super::super) fn looked(
@@ -129,7 +124,7 @@ impl FrontState {
         for id in self.elsewhere.timed_out(now, slack) {
             let Some(waits) = self.leave_there(&id) else { continue };
             let resource = match &waits.kind {
-                Kind::Sent(sent) => sent.ask.target.to_string(),
+                Kind::Sent(open) => open.ask.target.to_string(),
                 Kind::Unattended | Kind::Found { .. } => waits.resource.to_string(),
             };
             let message = format!("{resource} did not become free in time; ask again, or wait longer");

@@ -19,7 +19,7 @@ impl FrontState {
             let key = key.map(|key| (key, fingerprint));
             if key.as_ref().is_some_and(|(key, _)| self.ledger.request_of_key(&requester, key).is_some()) {
                 // The key has come again before this was known, and what came goes on.
-                return self.withdraw(worker, &request);
+                return self.take_out(worker, &request);
             }
             let book_key = key.as_ref().map(|(key, _)| key.clone());
             self.requests.open(request.clone(), requester.clone(), book_key, joined_at);
@@ -42,13 +42,13 @@ impl FrontState {
                 tracing::info!(%request, %worker, "nobody has claimed a request that waits there; it is taken out");
                 // Its end comes as a report.
                 self.elsewhere.leave(&request, true);
-                self.withdraw(&worker, &request);
+                self.take_out(&worker, &request);
             }
         }
     }
 
     /// Takes a request out of a worker's waiting room that nobody is to have there.
-    pub(super) fn withdraw(&mut self, worker: &NodeName, request: &RequestId) {
+    pub(super) fn take_out(&mut self, worker: &NodeName, request: &RequestId) {
         let call = Call::Cancel { request: request.clone() };
         self.ask(worker, CallKind::Withdraw { request: request.clone() }, call, CALL_BOUND);
     }

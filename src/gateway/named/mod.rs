@@ -8,11 +8,11 @@ mod rows;
 
 use ractor::RpcReplyPort;
 
-use super::elsewhere::{Kind, Sent, Waits};
-use super::fleet::{Open, Stage};
+use super::elsewhere::{Kind, Waits};
+use super::fleet::Open;
 use super::front::{FrontState, Watcher};
 use super::history::reason_of;
-use super::message::{FirstGrant, Joined};
+use super::message::{Asked, FirstGrant, Joined};
 use crate::admission::resource::Held;
 use crate::model::{Ask, Code, Door, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, Target, WaitPolicy};
 use crate::wire::call::Wait;
@@ -43,6 +43,10 @@ impl FrontState {
 
     /// An answer has said that a request waits at its worker. Whoever asked hears so.
     pub(super) fn waits_there(&mut self, id: &RequestId, worker: &NodeName, place: Place, number: u64) {
+        if self.fleet.get(id).is_some_and(|open| open.withdrawing.is_some()) {
+            // It is being taken back, and what comes of that decides.
+            return;
+        }
         let wait = self.fleet.get(id).map(|open| self.wait_of(open));
         match wait {
             Some(Wait::Attended { .. }) => self.move_there(id, worker, Some(place), number),
@@ -59,12 +63,8 @@ impl FrontState {
     pub(super) fn move_there(&mut self, id: &RequestId, worker: &NodeName, place: Option<Place>, number: u64) {
         let position = place.as_ref().map_or(0, |place| usize::try_from(place.position).unwrap_or(usize::MAX));
         self.tell_position(id.clone(), position);
-        let Some(Open {
-            stage: Stage::Dispatched { attempt, .. } | Stage::InDoubt { attempt, .. }, ask, since, ..
-        }) = self.fleet.remove(id)
-        else {
-            return;
-        };
+        let Some(open) = self.fleet.remove(id) else { return };
+        let ask = &open.ask;
         let Target::Resource(address) = &ask.target else { return };
         let waits = Waits {
             worker: worker.clone(),
@@ -74,7 +74,7 @@ impl FrontState {
             lease_id: ask.lease_id.clone(),
             number,
             place,
-            kind: Kind::Sent(Box::new(Sent { ask, attempt, since })),
+            kind: Kind::Sent(Box::new(open)),
         };
         self.elsewhere.insert(id.clone(), waits);
         self.tell_waits(id);
@@ -111,14 +111,16 @@ impl FrontState {
     fn tell_waits(&mut self, id: &RequestId) {
         let mut looking = Vec::new();
         if let Some(watchers) = self.watchers.get_mut(id) {
-            watchers.retain(|watcher| match watcher {
-                Watcher::Caller(_) => false,
-                Watcher::Mirror(second) => {
-                    looking.push(second.clone());
-                    true
+            for watcher in std::mem::take(watchers) {
+                match watcher {
+                    Watcher::Caller(reply) => drop(reply.send(Ok(Asked::Known(id.clone())))),
+                    Watcher::Mirror(second) => {
+                        looking.push(second.clone());
+                        watchers.push(Watcher::Mirror(second));
+                    }
+                    watcher => watchers.push(watcher),
                 }
-                Watcher::Joiner(_) | Watcher::Reader(_) => true,
-            });
+            }
         }
         for second in looking {
             self.tell_waits(&second);
@@ -152,7 +154,7 @@ impl FrontState {
                 // A caller that has gone needs no answer.
                 Watcher::Joiner(reply) => drop(reply.send(Ok(Joined::Pending(place.clone())))),
                 Watcher::Mirror(second) => self.tell_pending(&second, place),
-                Watcher::Caller(_) | Watcher::Reader(_) => {}
+                Watcher::Caller(_) | Watcher::Reader(_) | Watcher::Canceller(_) => {}
             }
         }
         self.mirrors.remove(id);
@@ -178,9 +180,8 @@ impl FrontState {
     /// A report shows the lease that one has got which waited there.
     pub(super) fn granted_there(&mut self, id: &RequestId, worker: &NodeName, held: &Held, number: u64) {
         match self.elsewhere.remove_at(id, worker) {
-            Some(Waits { kind: Kind::Sent(sent), .. }) => {
-                let Sent { ask, attempt, since } = *sent;
-                self.fleet.resume(ask, worker.clone(), attempt, since);
+            Some(Waits { kind: Kind::Sent(open), .. }) => {
+                self.fleet.put_back(*open);
                 self.judge_grant(id, worker, held, number);
             }
             Some(Waits { kind: Kind::Found { .. } | Kind::Unattended, .. }) => {
@@ -230,11 +231,11 @@ impl FrontState {
     /// Gives up one that waits at a worker: whatever it may still get there is released on sight.
     pub(super) fn leave_there(&mut self, id: &RequestId) -> Option<Waits> {
         let waits = self.elsewhere.remove(id)?;
-        if let Kind::Sent(sent) = &waits.kind {
-            self.orphans.give_up(id.clone(), waits.worker.clone(), sent.attempt);
-            self.settle_doubts(&waits.worker.clone());
+        if let Kind::Sent(open) = &waits.kind {
+            self.orphans.give_up(id.clone(), waits.worker.clone(), open.attempts);
+            self.settle_doubts(&waits.worker);
         } else {
-            self.withdraw(&waits.worker.clone(), id);
+            self.take_out(&waits.worker, id);
         }
         Some(waits)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::elsewhere::{Kind, Sent, Waits};
+use super::super::elsewhere::{Kind, Waits};
 use super::super::fleet::Stage;
 use super::super::front::FrontState;
 use super::super::message::{FirstGrant, FleetLease};
@@ -51,15 +51,17 @@ impl FrontState {
         match self.fleet.get(&row.request).map(|open| &open.stage) {
             // Its answer is on its way.
             Some(Stage::Dispatched { worker: at, .. }) if at == worker => return,
+            // What comes of asking about it decides.
+            Some(Stage::InDoubt { worker: at, asked: true, .. }) if at == worker => return,
             Some(Stage::InDoubt { worker: at, .. }) if at == worker => {
                 return self.move_there(&row.request, worker, None, number);
             }
-            Some(_) => return self.withdraw(worker, &row.request),
+            Some(_) => return self.take_out(worker, &row.request),
             None => {}
         }
         if self.elsewhere.get(&row.request).is_some() || self.requests.get(&row.request).is_some() {
             // This run knows that it has ended, or that it waits at another worker.
-            return self.withdraw(worker, &row.request);
+            return self.take_out(worker, &row.request);
         }
         self.adopt(worker, number, row);
     }
@@ -88,8 +90,8 @@ impl FrontState {
                 let waited = self.elsewhere.remove(&id);
                 self.ledger.close(&id);
                 if let Some(first) = first {
-                    if let Some(Waits { kind: Kind::Sent(sent), .. }) = &waited {
-                        self.tell_granted(&id, Some(&sent.ask), &first);
+                    if let Some(Waits { kind: Kind::Sent(open), .. }) = &waited {
+                        self.tell_granted(&id, Some(&open.ask), &first);
                     }
                     self.requests.grant(&id, first.clone());
                     self.requests.end(&id, ended);
@@ -121,7 +123,7 @@ impl FrontState {
     /// Tells how one ended that waited at a worker.
     pub(super) fn tell_end_there(&mut self, id: &RequestId, waited: Option<&Waits>, reason: &str, code: Code) {
         match waited.map(|waits| &waits.kind) {
-            Some(Kind::Sent(sent)) => self.tell_rejected(&sent.ask, reason, code),
+            Some(Kind::Sent(open)) => self.tell_rejected(&open.ask, reason, code),
             Some(Kind::Found { .. }) => self.tell_found_rejected(id, reason, code),
             Some(Kind::Unattended) | None => {}
         }
@@ -131,11 +133,14 @@ impl FrontState {
     /// that it knows too little of for that fails as it would at the worker.
     pub(in super::super) fn lost_there(&mut self, id: &RequestId) {
         match self.elsewhere.remove(id) {
-            Some(Waits { kind: Kind::Sent(sent), place, .. }) => {
-                let Sent { mut ask, attempt, since } = *sent;
-                ask.ticket = place.map(|place| place.ticket).or(ask.ticket);
+            Some(Waits { kind: Kind::Sent(mut open), place, .. }) => {
+                open.ask.ticket = place.map(|place| place.ticket).or(open.ask.ticket);
+                open.stage = Stage::Waiting;
+                open.asked_at = self.around.clock.now().run;
                 tracing::info!(request = %id, "the worker has forgotten a request that waits; it is sent there again");
-                self.fleet.rejoin(ask, attempt, since);
+                self.fleet.put_back(*open);
+                self.attend(id);
+                self.pump_due = true;
             }
             Some(waits @ Waits { kind: Kind::Found { .. }, .. }) => {
                 let worker = &waits.worker;
