@@ -15,6 +15,7 @@ mod joined;
 mod lab;
 mod patience;
 mod ports;
+mod queue;
 mod readme;
 mod refusals;
 mod restart;
