@@ -12,7 +12,7 @@ use crate::admission::resource::Held;
 use crate::limits::DISPATCH_BOUND;
 use crate::model::time::whole_ms;
 use crate::model::{
-    Code, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Target,
+    Code, Door, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceAddress, Target,
 };
 use crate::wire::call::{Answer, Call, Dispatch, Granted};
 
@@ -31,6 +31,9 @@ impl FrontState {
     pub(super) fn place_by_name(&mut self, id: &RequestId, address: &ResourceAddress) {
         let Some(open) = self.fleet.get(id) else { return };
         match self.way_by_name(open, address) {
+            Way::To(worker) if open.ask.door == Door::Acquire && self.is_contended(open, &worker, &address.id) => {
+                self.refuse(id, others_wait(address));
+            }
             Way::To(worker) => self.send_out(id, worker),
             Way::Later => {}
             Way::Refused(refusal) => self.refuse(id, refusal),
@@ -300,6 +303,12 @@ impl FrontState {
 pub(super) fn out_of_time() -> Refusal {
     let message = "the caller's time was up before a worker could be asked; nothing is leased, ask again";
     Refusal::new(Code::WorkerUnreachable, message).retry_after(std::time::Duration::from_secs(1))
+}
+
+/// `RESOURCE_UNAVAILABLE` for one who would take what others wait for.
+fn others_wait(address: &ResourceAddress) -> Refusal {
+    let message = format!("{address} is free, but others wait for one like it and come first; ask again later");
+    Refusal::new(Code::ResourceUnavailable, message).with("resourceId", address.to_string())
 }
 
 /// `QUEUE_FULL` for one who would wait.

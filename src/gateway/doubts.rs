@@ -48,6 +48,13 @@ impl FrontState {
         let Some((granted, number)) = settled else {
             // It is asked again.
             self.orphans.attempt_unanswered(id, worker);
+            let now = self.around.clock.now().run;
+            let withdrawn = |open: &Open| open.withdrawing.is_some() && open.out_at() == Some((worker, attempt));
+            if self.fleet.get(id).is_some_and(withdrawn) {
+                // Whatever its dispatch is answered from now on, this answer decides.
+                self.fleet.doubt(id, now);
+                self.tell_cancellers(id, worker);
+            }
             if let Some(Open { stage: Stage::InDoubt { asked, .. }, .. }) = self.fleet.get_mut(id) {
                 *asked = false;
             }

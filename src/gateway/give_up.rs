@@ -7,8 +7,8 @@
 use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
-use super::fleet::Stage;
-use super::front::{CallKind, FrontState, Watcher};
+use super::fleet::{Open, Stage};
+use super::front::{CallKind, FrontState, Watcher, Worker};
 use crate::admission::cancel::{self, Cancel, was_cancelled};
 use crate::admission::resource::{Rejection, withdrawn};
 use crate::clock::RunTime;
@@ -57,6 +57,29 @@ impl FrontState {
         }
         watchers.push(Watcher::Canceller(reply));
         self.withdraw(&first, Rejection::Cancelled);
+        let at = self.fleet.get(&first).and_then(Open::out_at).map(|(worker, _)| worker.clone());
+        if let Some(worker) = at
+            && !self.workers.get(&worker).is_some_and(Worker::takes_requests)
+        {
+            self.tell_cancellers(&first, &worker);
+        }
+    }
+
+    /// It is not known yet whether the request got its lease; it ends as soon as that is known, and whoever cancelled it
+    /// does not wait for that.
+    pub(super) fn tell_cancellers(&mut self, id: &RequestId, worker: &NodeName) {
+        let Some(watchers) = self.watchers.remove(id) else { return };
+        let (cancellers, others): (Vec<_>, Vec<_>) =
+            watchers.into_iter().partition(|watcher| matches!(watcher, Watcher::Canceller(_)));
+        if !others.is_empty() {
+            self.watchers.insert(id.clone(), others);
+        }
+        for watcher in cancellers {
+            if let Watcher::Canceller(reply) = watcher {
+                let known = "the request is cancelled as soon as it is known that it has no lease; look at it again";
+                let _ = reply.send(Err(worker_unreachable(worker, known)));
+            }
+        }
     }
 
     /// Gives a request up, now or as soon as its worker has said what became of the attempt that is out.

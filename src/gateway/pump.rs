@@ -12,6 +12,7 @@ use super::fleet::{Open, Stage};
 use super::front::{FrontState, Worker};
 use super::placement::{Candidate, Kept, Place, Placement, no_capacity, pinned_to, place};
 use super::view::{View, Wish};
+use crate::admission::Waiter;
 use crate::clock::RunTime;
 use crate::model::{Labels, Mode, NodeName, RequestId, Requester, ResourceId, Selector, Target};
 
@@ -188,6 +189,29 @@ impl FrontState {
         };
         let ahead = self.fleet.pool().heads(Mode::Exclusive).filter(|(_, waiter)| waiter.rank < open.rank);
         ahead.filter_map(|(selector, _)| pinned_to(selector, serving())).collect()
+    }
+
+    /// True when a free resource that `open` asks for by its name is another's first: one that waits ahead of it by
+    /// selector would take it, or those may who waited at the end of the last run.
+    pub(super) fn is_contended(&self, open: &Open, worker: &NodeName, resource: &ResourceId) -> bool {
+        let now = self.around.clock.now().run;
+        let view = self.workers.get(worker).and_then(|worker| worker.view.as_ref());
+        let Some(seen) = view.and_then(|view| view.resources().get(resource)) else { return false };
+        if !seen.could_take(open.ask.mode) {
+            return false;
+        }
+        let expected = self.returning.expected().is_some_and(|waited| waited.covers(&seen.labels));
+        let would_take = |waiter: &Waiter| {
+            let Some(other) = self.fleet.get(&waiter.proposal.request).filter(|_| waiter.rank < open.rank) else {
+                return false;
+            };
+            let Target::Select(selector) = &other.ask.target else { return false };
+            let requester = other.ask.requester.through(&self.around.name);
+            !other.skips.has(worker, now) && seen.fits(&wish_of(other, selector, &requester), now)
+        };
+        let serves = self.workers.get(worker).is_some_and(Worker::serves_fleet);
+        let both = [Mode::Exclusive, Mode::Shared];
+        expected || serves && both.iter().any(|mode| self.fleet.pool().first(&seen.labels, *mode, would_take).is_some())
     }
 
     /// It waits for no worker that is away, or not any more.

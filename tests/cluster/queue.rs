@@ -299,6 +299,8 @@ async fn for_a_while_after_a_restart_what_was_waited_for_goes_only_to_those_who_
     lab.ready().await;
     let begun = lab.clock.now().run;
     granted(&lab.ask(request("other", "platform=android", None)).await.unwrap());
+    let by_name = lab.acquire("by-name", "board-1", MINUTE).await.unwrap_err();
+    assert_eq!(by_name.code, Code::ResourceUnavailable);
     let newcomer = wait(&lab, request("newcomer", "platform=linux", None)).await;
     assert_eq!(newcomer.waiting_for, Some(WaitingFor::Reserved));
     assert_eq!(lab.ask(request_now("hasty", "platform=linux")).await.unwrap_err().code, Code::NoCapacity);

@@ -158,3 +158,34 @@ async fn one_that_is_given_up_goes_back_to_the_queue_or_fails_and_the_next_gatew
     eventually("it is settled", || async { (script.settled() == [1]).then_some(()) }).await;
     eventually("it is forgotten", || async { (row() == "[]").then_some(()) }).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_free_resource_by_name_is_not_to_be_had_before_one_that_waits_for_its_like() {
+    let script = Script::default();
+    let (lab, _refuser) = lab_with(&script).await;
+    // Its answer never comes, so that the second waits for what is free.
+    let out = ask(&lab, request("out", "platform=odd", None)).await;
+    let waits = ask(&lab, request("waits", "platform=odd", None)).await;
+    assert_eq!((out.state, waits.state), (RequestState::Waiting, RequestState::Waiting));
+    let refused = lab.acquire("by-name", "odd-board", MINUTE).await.unwrap_err();
+    assert_eq!(refused.code, Code::ResourceUnavailable);
+    assert_eq!(script.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_while_the_worker_is_away_is_not_answered_yes_before_it_is_known() {
+    let script = Script::default();
+    let (lab, refuser) = lab_with(&script).await;
+    let unwanted = ask(&lab, request("unwanted", "platform=odd", None)).await;
+    attempts(&script, 1).await;
+    drop(refuser);
+    let told = lab.gateway().cancel(&Caller::admin(), &unwanted.id).await.unwrap_err();
+    assert_eq!(told.code, Code::WorkerUnreachable);
+    assert_eq!(now(&lab, &unwanted).await.state, RequestState::Waiting);
+    let _back = Refuser::join(&lab, "rack-1", board("odd"), &script).await;
+    eventually("it is settled", || async {
+        (now(&lab, &unwanted).await.state == RequestState::Cancelled).then_some(())
+    })
+    .await;
+    assert!(script.settled().contains(&1));
+}

@@ -124,24 +124,27 @@ impl Requester<'_> {
         } else {
             format!("/v1/resources/{}-{}/leases", ["pixel", "bench"][self.number / 2 % 2], 1 + round % 2)
         };
-        let text = body.to_string();
-        let call = Call::json(&path, &text).header("Idempotency-Key", &key);
-        let mut unsure = false;
-        self.until("a lease", || match self.door.try_send(&call) {
-            Err(_) => {
-                unsure = true;
-                None
-            }
-            Ok(told) if told.status == 201 => {
-                let lease =
-                    if told.body["lease"].is_object() { &told.body["lease"] } else { &told.body["request"]["lease"] };
-                // One that still waits is asked about under its key.
-                lease.is_object().then(|| Some(Lease::told(lease)))
-            }
-            Ok(told) => {
-                let held = matches!(told.code(), "NO_CAPACITY" | "RESOURCE_UNAVAILABLE");
-                assert!(held || told.code() == "WORKER_UNREACHABLE", "{}", told.body);
-                (held && self.oracle.stop.load(Ordering::SeqCst)).then_some(None)
+        self.until("a lease", || {
+            match self.door.try_send(&Call::json(&path, &body.to_string()).header("Idempotency-Key", &key)) {
+                Err(_) => None,
+                Ok(told) if told.status == 201 => {
+                    let lease = if told.body["lease"].is_object() {
+                        &told.body["lease"]
+                    } else {
+                        &told.body["request"]["lease"]
+                    };
+                    // The place in line, for the next gateway.
+                    if told.body["request"]["ticket"].is_string() {
+                        body["ticket"] = told.body["request"]["ticket"].clone();
+                    }
+                    // One that still waits is asked about under its key.
+                    lease.is_object().then(|| Some(Lease::told(lease)))
+                }
+                Ok(told) => {
+                    let held = matches!(told.code(), "NO_CAPACITY" | "RESOURCE_UNAVAILABLE");
+                    assert!(held || told.code() == "WORKER_UNREACHABLE", "{}", told.body);
+                    (held && self.oracle.stop.load(Ordering::SeqCst)).then_some(None)
+                }
             }
         })
     }
