@@ -26,6 +26,9 @@ name = "test"
 [gateway]
 api = "127.0.0.1:<gateway>"
 link = "127.0.0.1:<link>"
+[waiting_room]
+return_grace = "1s"
+
 [[worker]]
 name = "rack-1"
 [[worker.resource]]
@@ -137,8 +140,12 @@ impl Requester<'_> {
                     if told.body["request"]["ticket"].is_string() {
                         body["ticket"] = told.body["request"]["ticket"].clone();
                     }
-                    // One that still waits is asked about under its key.
-                    lease.is_object().then(|| Some(Lease::told(lease)))
+                    if lease.is_object() {
+                        return Some(Some(Lease::told(lease)));
+                    }
+                    // One that still waits is asked about under its key, until everybody stops.
+                    let stop = self.oracle.stop.load(Ordering::SeqCst);
+                    (stop && self.cancel(&told.body["request"]["id"])).then_some(None)
                 }
                 Ok(told) => {
                     let held = matches!(told.code(), "NO_CAPACITY" | "RESOURCE_UNAVAILABLE");
@@ -147,6 +154,13 @@ impl Requester<'_> {
                 }
             }
         })
+    }
+
+    /// Takes a request back that waits; false when it has got its lease, or nobody knows.
+    fn cancel(&self, id: &Value) -> bool {
+        let path = format!("/v1/lease-requests/{}", id.as_str().expect("a request has an id"));
+        let call = Call { method: "DELETE", path: &path, ..Call::default() };
+        self.door.try_send(&call).is_ok_and(|told| told.status == 204)
     }
 
     fn renew(&self, lease: &Lease) {
