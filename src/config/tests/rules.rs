@@ -113,7 +113,7 @@ fn the_waiting_room_the_events_and_the_limits_are_read() {
     let aging = origin(&effective, "waiting_room.priority_aging");
     assert_eq!(*aging, variable("BERTH_WAITING_ROOM__PRIORITY_AGING"));
     assert_eq!(*origin(&effective, "limits.waiters"), variable("BERTH_LIMITS__WAITERS"));
-    assert!(matches!(origin(&effective, "events.max_count"), Origin::File { line: 12, .. }));
+    assert!(matches!(origin(&effective, "events.max_count"), Origin::File { line: 13, .. }));
     assert_eq!(load(&lab(WORKER)).unwrap().lab.rules, Rules::default());
 }
 
