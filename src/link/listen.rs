@@ -37,7 +37,7 @@ impl Listener {
     /// The keys for stateless resets and for connection ids are derived from the node's key, both of them: only
     /// then does a worker of the last run learn at its next packet that this gateway has started anew.
     pub fn bind(address: SocketAddr, identity: &Identity, udp: &Udp) -> Result<Self, LinkError> {
-        let tls = QuicServerConfig::try_from(identity.server_tls(ALPN)?)
+        let tls = QuicServerConfig::try_from(identity.server_tls(&[ALPN])?)
             .map_err(|error| LinkError::Protocol(error.to_string()))?;
         let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls));
         server.transport_config(transport());

@@ -67,6 +67,8 @@ codes! {
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", 409, 2;
     /// The request has got its lease; that is released, not cancelled.
     RequestNotCancellable = "REQUEST_NOT_CANCELLABLE", 409, 2;
+    /// The worker is connected; only one that is away is removed.
+    WorkerConnected = "WORKER_CONNECTED", 409, 2;
     /// The body is larger than 64 KiB.
     PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413, 2;
     /// No resource of that id.
@@ -79,6 +81,8 @@ codes! {
     UnknownBooking = "UNKNOWN_BOOKING", 404, 12;
     /// No hold of that id.
     UnknownHold = "UNKNOWN_HOLD", 404, 12;
+    /// No worker of that name.
+    UnknownWorker = "UNKNOWN_WORKER", 404, 12;
     /// No token of that id.
     UnknownToken = "UNKNOWN_TOKEN", 404, 12;
     /// No known resource can ever satisfy the selector.

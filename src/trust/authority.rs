@@ -12,11 +12,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SanType, date_time_ymd,
+    PublicKeyData, SanType, date_time_ymd,
 };
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use webpki::KeyUsage;
 
 use super::file::{make_private_dir, replace_private_file};
-use super::{PeerName, PkiFiles, TrustError};
+use super::{PeerName, PeerVerifier, PkiFiles, PublicKey, TrustError};
 use crate::model::{LabName, NodeName, NodeRole};
 
 /// How long a certificate is valid.
@@ -25,7 +28,8 @@ const VALID_YEARS: i16 = 10;
 /// A lab's authority, able to certify nodes.
 pub struct Authority {
     lab: LabName,
-    directory: PathBuf,
+    /// Its certificate's file.
+    certificate: PathBuf,
     key: KeyPair,
 }
 
@@ -42,18 +46,66 @@ impl Authority {
             .map_err(|source| TrustError::Write { path: lock, source })?;
         // The certificate is written last: where it is, the key is too.
         if certificate.exists() {
-            let pem =
-                fs::read_to_string(&key_file).map_err(|source| TrustError::Read { path: key_file.clone(), source })?;
-            let key = KeyPair::from_pem(&pem)
-                .map_err(|error| TrustError::Content { path: key_file, why: format!("holds no key ({error})") })?;
-            return Ok(Self { lab: lab.clone(), directory, key });
+            return Self::of_files(certificate, &key_file, lab);
         }
         let key = KeyPair::generate()?;
         let made = authority_params(lab, now)?.self_signed(&key)?;
         write(&key_file, |path| replace_private_file(path, key.serialize_pem().as_bytes()))?;
         write(&certificate, |path| replace_private_file(path, made.pem().as_bytes()))?;
         tracing::info!(%lab, path = %directory.display(), "made the lab's certificate authority");
-        Ok(Self { lab: lab.clone(), directory, key })
+        Ok(Self { lab: lab.clone(), certificate, key })
+    }
+
+    /// The authority whose certificate and key lie in these files; Berth has made them.
+    ///
+    /// # Errors
+    /// The key cannot be read, or holds something else.
+    pub fn of_files(certificate: PathBuf, key: &Path, lab: &LabName) -> Result<Self, TrustError> {
+        let pem = fs::read_to_string(key).map_err(|source| TrustError::Read { path: key.to_owned(), source })?;
+        let key = KeyPair::from_pem(&pem)
+            .map_err(|error| TrustError::Content { path: key.to_owned(), why: format!("holds no key ({error})") })?;
+        Ok(Self { lab: lab.clone(), certificate, key })
+    }
+
+    /// True where `directory` has an authority.
+    pub fn is_in(directory: &Path) -> bool {
+        directory.join("ca.crt").exists()
+    }
+
+    /// A certificate for a worker that has proved to have `key`, and that of the authority, both PEM.
+    ///
+    /// # Errors
+    /// The authority's certificate cannot be read, or is of another lab or key: then what it would sign is worth nothing.
+    pub fn certify_worker(
+        &self,
+        worker: &NodeName,
+        key: &PublicKey,
+        now: Timestamp,
+    ) -> Result<(String, String), TrustError> {
+        let name = PeerName { lab: self.lab.clone(), role: NodeRole::Worker, node: worker.clone() };
+        let made = self.sign(&name, key, now)?;
+        let read = |source| TrustError::Read { path: self.certificate.clone(), source };
+        let authority = fs::read_to_string(&self.certificate).map_err(read)?;
+        let wrong = |error: String| TrustError::Content {
+            path: self.certificate.clone(),
+            why: format!("is not the certificate of lab {} and of the CA key beside it ({error})", self.lab),
+        };
+        let anchor = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        let verifier = PeerVerifier::new(&anchor, self.lab.clone(), NodeRole::Worker, None);
+        let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+        let checked = verifier.check(made.der(), &[], UnixTime::now(), KeyUsage::client_auth());
+        checked.map_err(|error| wrong(error.to_string()))?;
+        Ok((made.pem(), authority))
+    }
+
+    fn sign(
+        &self,
+        name: &PeerName,
+        key: &impl PublicKeyData,
+        now: Timestamp,
+    ) -> Result<rcgen::Certificate, rcgen::Error> {
+        let issuer = Issuer::new(authority_params(&self.lab, now)?, &self.key);
+        node_params(name, now)?.signed_by(key, &issuer)
     }
 
     /// The files of a node under `node_dir`, made if they are not there.
@@ -64,19 +116,15 @@ impl Authority {
         node: &NodeName,
         now: Timestamp,
     ) -> Result<PkiFiles, TrustError> {
-        let files = PkiFiles {
-            ca: self.directory.join("ca.crt"),
-            cert: node_dir.join("node.crt"),
-            key: node_dir.join("node.key"),
-        };
+        let files =
+            PkiFiles { ca: self.certificate.clone(), cert: node_dir.join("node.crt"), key: node_dir.join("node.key") };
         if files.cert.exists() {
             return Ok(files);
         }
         write(node_dir, make_private_dir)?;
         let key = KeyPair::generate()?;
         let name = PeerName { lab: self.lab.clone(), role, node: node.clone() };
-        let issuer = Issuer::new(authority_params(&self.lab, now)?, &self.key);
-        let made = node_params(&name, now)?.signed_by(&key, &issuer)?;
+        let made = self.sign(&name, &key, now)?;
         write(&files.key, |path| replace_private_file(path, key.serialize_pem().as_bytes()))?;
         write(&files.cert, |path| replace_private_file(path, made.pem().as_bytes()))?;
         Ok(files)

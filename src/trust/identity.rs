@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use webpki::KeyUsage;
 
-use super::{PeerName, PeerVerifier};
+use super::{PeerName, PeerVerifier, Sha256Print};
 use crate::model::{LabName, NodeName, NodeRole};
 
 /// Where a node's certificate, its key and the lab's CA certificate lie, as PEM.
@@ -94,14 +94,28 @@ impl Identity {
         &self.name
     }
 
-    /// TLS for a gateway: any worker of the lab may come.
-    pub fn server_tls(&self, alpn: &[u8]) -> Result<rustls::ServerConfig, rustls::Error> {
+    /// The fingerprint of the lab's CA.
+    pub fn authority(&self) -> Sha256Print {
+        Sha256Print::of_certificate(&self.authority)
+    }
+
+    /// TLS for a gateway: any worker of the lab may come, and whoever shows no certificate at all. What those may say
+    /// depends on the protocol, of which `alpn` lists the names, and is for the listener to enforce. The CA is shown too:
+    /// a machine that joins knows nothing but its fingerprint.
+    pub fn server_tls(&self, alpn: &[&[u8]]) -> Result<rustls::ServerConfig, rustls::Error> {
         let peers = self.verifier(NodeRole::Worker, None)?;
+        let mut chain = self.chain.clone();
+        if !chain.contains(&self.authority) {
+            chain.push(self.authority.clone());
+        }
         let mut tls = rustls::ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(peers)
-            .with_single_cert(self.chain.clone(), self.key.clone_key())?;
-        tls.alpn_protocols = vec![alpn.to_vec()];
+            .with_single_cert(chain, self.key.clone_key())?;
+        tls.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        // A resumed session would bring back a certificate that has expired since.
+        tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        tls.send_tls13_tickets = 0;
         Ok(tls)
     }
 
@@ -115,6 +129,7 @@ impl Identity {
             .with_client_auth_cert(self.chain.clone(), self.key.clone_key())?;
         tls.alpn_protocols = vec![alpn.to_vec()];
         tls.enable_sni = false;
+        tls.resumption = rustls::client::Resumption::disabled();
         Ok(tls)
     }
 

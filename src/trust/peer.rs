@@ -60,10 +60,17 @@ impl PeerName {
 
     /// The name of the peer at the other end of a connection whose handshake has been verified.
     pub fn of_connection(identity: Option<Box<dyn std::any::Any>>) -> Result<Self, String> {
-        let chain = identity.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-        let chain = chain.ok_or("the peer showed no certificate")?;
-        Self::of(chain.first().ok_or("the peer showed no certificate")?)
+        Self::of(&shown(identity)?)
     }
+}
+
+/// The certificate of the peer at the other end of a connection whose handshake has been verified.
+///
+/// # Errors
+/// It has shown none.
+pub fn shown(identity: Option<Box<dyn std::any::Any>>) -> Result<CertificateDer<'static>, String> {
+    let chain = identity.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+    chain.and_then(|chain| chain.into_iter().next()).ok_or_else(|| "the peer showed no certificate".to_owned())
 }
 
 /// Accepts a peer of one lab and role, and of one name if that is given.
@@ -116,8 +123,8 @@ impl PeerVerifier {
             return Ok(());
         }
         let expected = self.node.as_ref().map_or("<name>", NodeName::as_str);
-        tracing::warn!("refused {name}: expected berth://{}/{}/{expected}", self.lab, self.role);
-        Err(CertificateError::ApplicationVerificationFailure.into())
+        let why = format!("the peer is {name}, and berth://{}/{}/{expected} was expected", self.lab, self.role);
+        Err(rustls::Error::General(why))
     }
 }
 
@@ -158,6 +165,11 @@ impl ServerCertVerifier for PeerVerifier {
 }
 
 impl ClientCertVerifier for PeerVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        // A machine that joins has no certificate yet; the listener sends away everybody else without one.
+        false
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
