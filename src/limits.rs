@@ -14,6 +14,8 @@ pub const RESOURCES_MAX: usize = 100_000;
 pub const SHARED_MAX: u32 = 256;
 /// Workers of one lab.
 pub const WORKERS_MAX: usize = 1_000;
+/// Machines that ask a gateway to join at once; one more is sent away and asks again.
+pub const JOINS_MAX: usize = 16;
 /// Waiters of one node, of both kinds, unless `limits.waiters` says less.
 pub const WAITERS_MAX: usize = 200_000;
 /// Bookings of one resource that are not over, unless `limits.bookings` says less.

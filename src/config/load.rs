@@ -29,7 +29,7 @@ pub(super) const TOP: &[&str] =
 pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("lab", &["name", "state_dir"]),
     ("gateway", &["name", "api", "link", "address", "rebuild_wait", "absence_grace"]),
-    ("pki", &["ca", "cert", "key"]),
+    ("pki", &["ca", "cert", "key", "ca_key"]),
     ("api", &["insecure"]),
     ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention", "uplink_grace"]),
     ("waiting_room", &["waiter_ttl", "admission_grace", "priority_aging", "return_grace"]),

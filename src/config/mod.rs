@@ -78,13 +78,16 @@ pub struct PkiPaths {
     pub cert: PathBuf,
     /// The node's key.
     pub key: PathBuf,
+    /// The authority's key, with which a gateway certifies those that it has invited.
+    pub ca_key: Option<PathBuf>,
 }
 
 impl PkiPaths {
     /// The paths of one node.
     pub fn of(&self, node: &NodeName) -> PkiPaths {
         let of = |path: &PathBuf| PathBuf::from(path.to_string_lossy().replace("{node}", node.as_str()));
-        PkiPaths { ca: of(&self.ca), cert: of(&self.cert), key: of(&self.key) }
+        let ca_key = self.ca_key.as_ref().map(of);
+        PkiPaths { ca: of(&self.ca), cert: of(&self.cert), key: of(&self.key), ca_key }
     }
 }
 

@@ -158,7 +158,8 @@ impl<'d> Reader<'d> {
 
     fn pki(&mut self, mut section: Section<'d>) -> Result<Option<PkiPaths>, ConfigError> {
         let given = ["ca", "cert", "key"].map(|key| (key, section.take(key)));
-        if given.iter().all(|(_, given)| given.is_none()) {
+        let ca_key = section.take("ca_key");
+        if given.iter().all(|(_, given)| given.is_none()) && ca_key.is_none() {
             return Ok(None);
         }
         let mut paths = Vec::with_capacity(3);
@@ -167,15 +168,20 @@ impl<'d> Reader<'d> {
                 let why = "is missing; [pki] needs ca, cert and key, or none of them to have Berth make its own";
                 section.refuse(key, why.to_owned())
             })?;
-            let text = given.text()?;
-            if text.is_empty() {
-                return Err(given.refuse("is empty; name a file"));
-            }
-            self.note_text(&given.key, text, given.origin);
-            paths.push(PathBuf::from(text));
+            paths.push(self.path(given)?);
         }
         let [ca, cert, key] = <[PathBuf; 3]>::try_from(paths).expect("three keys were read");
-        Ok(Some(PkiPaths { ca, cert, key }))
+        let ca_key = ca_key.map(|given| self.path(given)).transpose()?;
+        Ok(Some(PkiPaths { ca, cert, key, ca_key }))
+    }
+
+    fn path(&mut self, given: Given<'d>) -> Result<PathBuf, ConfigError> {
+        let text = given.text()?;
+        if text.is_empty() {
+            return Err(given.refuse("is empty; name a file"));
+        }
+        self.note_text(&given.key, text, given.origin);
+        Ok(PathBuf::from(text))
     }
 
     fn insecure(&mut self, mut section: Section<'d>) -> Result<bool, ConfigError> {

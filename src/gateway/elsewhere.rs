@@ -102,6 +102,12 @@ impl Elsewhere {
         self.entries.values().filter(|waits| waits.worker == *worker).count()
     }
 
+    /// Those that wait at a worker.
+    pub fn all_at(&self, worker: &NodeName) -> Vec<RequestId> {
+        let there = self.entries.iter().filter(|(_, waits)| waits.worker == *worker);
+        there.map(|(request, _)| request.clone()).collect()
+    }
+
     /// The unattended waiter of a requester in one waiting room.
     pub fn standing(
         &self,

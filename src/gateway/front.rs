@@ -17,10 +17,12 @@ use super::given_up::{GivenUp, GivenUpDisk, GivenUpFile};
 use super::history::History;
 use super::in_doubt::Orphans;
 use super::message::{Asked, FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
+use super::rejections::Rejections;
 use super::resyncs::Resyncs;
 use super::returning::Returning;
+use super::roster::{Enrolled, enrol};
 use super::run_file::{Run, RunFile, RunMark};
-use super::session::{CallId, LinkId, Session, SessionArguments, SessionMessage};
+use super::session::{CallId, LinkId, SessionMessage};
 use super::table::Table;
 use super::view::View;
 use super::waiting::RequestNow;
@@ -49,7 +51,7 @@ pub struct FrontArguments {
     /// This gateway's name.
     pub name: NodeName,
     /// Every worker there is to be.
-    pub roster: Vec<NodeName>,
+    pub roster: Vec<Enrolled>,
     /// The operator's numbers.
     pub rules: LeaseRules,
     /// How long the rebuild waits for a worker that does not report.
@@ -106,6 +108,9 @@ pub struct FrontState {
     pub(super) away_groups: HashSet<String>,
     /// Requests that end as another does, which came first under their key.
     pub(super) mirrors: HashMap<RequestId, RequestId>,
+    pub(super) rejections: Rejections,
+    /// How many sessions there have been.
+    pub(super) sessions: u64,
     pub(super) calls: HashMap<CallId, CallKind>,
     next_call: CallId,
     ticking: bool,
@@ -228,27 +233,11 @@ impl Actor for Front {
         myself: ActorRef<FrontMessage>,
         around: FrontArguments,
     ) -> Result<FrontState, ActorProcessingErr> {
-        let mut workers = BTreeMap::new();
+        let (mut workers, mut sessions) = (BTreeMap::new(), 0);
         for worker in &around.roster {
-            let (gateway, relays) = (around.name.clone(), around.history.relays());
-            let arguments = SessionArguments { worker: worker.clone(), gateway, relays, front: myself.clone() };
-            let (session, _) = Actor::spawn_linked(None, Session, arguments, myself.get_cell()).await?;
-            let worker_state = Worker {
-                session,
-                link: None,
-                reported: false,
-                view: None,
-                incompatible: false,
-                drained: false,
-                hello: None,
-                last_seen: None,
-                calls_out: 0,
-                told: Told::default(),
-                away_since: None,
-                forgotten: false,
-                resyncs: Resyncs::default(),
-            };
-            workers.insert(worker.clone(), worker_state);
+            sessions += 1;
+            let worker_state = enrol(&myself, &around, sessions, worker).await?;
+            workers.insert(worker.name.clone(), worker_state);
         }
         let mut orphans = Orphans::default();
         for GivenUp { request, worker, attempt } in &around.given_up {
@@ -276,6 +265,8 @@ impl Actor for Front {
             pump_due: false,
             away_groups: HashSet::new(),
             mirrors: HashMap::new(),
+            rejections: Rejections::default(),
+            sessions,
             calls: HashMap::new(),
             next_call: 1,
             ticking: false,
@@ -334,6 +325,10 @@ impl Actor for Front {
             }
             FrontMessage::Events { worker, page, taken } => state.relayed(worker, page, taken),
             FrontMessage::Stop => state.stop_admitting(),
+            FrontMessage::Enrolled(worker) => state.enrolled(&worker).await?,
+            FrontMessage::Drained { worker, drained } => state.drained(&worker, drained),
+            FrontMessage::Removed { worker, revoked } => state.removed(&worker, revoked),
+            FrontMessage::Rejected(rejection) => state.rejected(rejection),
             FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),
             FrontMessage::Tick => {
                 state.ticking = false;
@@ -391,6 +386,7 @@ impl FrontState {
             self.settle_doubts(&worker);
         }
         self.tell_pauses();
+        self.tell_rejections();
         if self.pump_at.is_some_and(|at| now >= at) {
             self.pump_due = true;
         }

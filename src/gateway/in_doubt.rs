@@ -102,6 +102,12 @@ impl Orphans {
         self.leases.retain(|(at, ..), lease| at != worker || shown(&lease.record));
     }
 
+    /// The worker is off the roster, and nobody can ask it any more.
+    pub fn forget_worker(&mut self, worker: &NodeName) {
+        self.given_up.retain(|(_, at), _| at != worker);
+        self.leases.retain(|(at, ..), _| at != worker);
+    }
+
     /// What this worker is to be asked about now; it counts as asked from here on.
     pub fn ask(&mut self, worker: &NodeName) -> (Vec<(RequestId, u32)>, Vec<LeaseRecord>) {
         let mut attempts = Vec::new();

@@ -8,8 +8,10 @@ use tokio::sync::mpsc;
 
 use super::follow::Room;
 use super::given_up::GivenUp;
+use super::rejections::Rejection;
 use super::relayed::Claimed;
 use super::returning::Waited;
+use super::roster::Enrolled;
 use super::session::{CallId, LinkId, Outcome, SessionMessage};
 use super::view::Seen;
 use super::waiting::RequestNow;
@@ -132,6 +134,10 @@ pub struct WorkerNow {
     pub resources: usize,
     /// How many leases it has.
     pub leases: usize,
+    /// True when the whole worker is out.
+    pub drained: bool,
+    /// How many wait for its resources by name.
+    pub queue_length: usize,
 }
 
 /// A snapshot that has come whole.
@@ -247,6 +253,26 @@ pub enum FrontMessage {
     Workers(RpcReplyPort<Vec<WorkerNow>>),
     /// Where the rebuild stands.
     Rebuild(RpcReplyPort<RebuildNow>),
+    /// Whether a worker's link is up.
+    IsLinked(NodeName, RpcReplyPort<bool>),
+    /// A worker has joined, and that is on disk.
+    Enrolled(Enrolled),
+    /// A worker is out or back, and that is on disk.
+    Drained {
+        /// Which.
+        worker: NodeName,
+        /// Which of the two.
+        drained: bool,
+    },
+    /// A worker is off the roster, and that is on disk.
+    Removed {
+        /// Which.
+        worker: NodeName,
+        /// True when its key is revoked.
+        revoked: bool,
+    },
+    /// A peer was not let in.
+    Rejected(Rejection),
     /// Take no more requests; leases are renewed and released as before.
     Stop,
     /// From a session: a link is up.

@@ -1,9 +1,9 @@
 //! A gateway: it owns no resources and fronts the workers.
 //!
 //! The [`Front`] holds the checks, the queue and the routing table; one [`Session`](session) for
-//! each worker holds its link. The gateway has no truth on disk but whether an admin has
-//! stopped new holds, which attempts it has given up, and what was waited for: its table is a function of what the
-//! workers report. Its [history](history::History) is there too.
+//! each worker holds its link. The [`Registrar`] keeps which workers there are. That, whether an admin has stopped new
+//! holds, which attempts it has given up, and what was waited for is on the gateway's disk; its table is a function of
+//! what the workers report. Its [history](history::History) is there too.
 
 mod absent;
 mod admit;
@@ -25,10 +25,13 @@ mod named;
 pub mod placement;
 mod pump;
 mod read;
+pub mod registrar;
+pub mod rejections;
 pub mod relayed;
 mod reports;
 mod resyncs;
 pub mod returning;
+pub mod roster;
 pub mod run_file;
 pub mod session;
 pub mod skips;
@@ -43,9 +46,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::front::{Front, FrontArguments};
 use self::message::FrontMessage;
-use self::session::SessionMessage;
-use crate::link::listen::{Arriving, Listener};
-use crate::wire::hello::Welcome;
+use self::registrar::{Office, Registrar};
+use self::rejections::Rejection;
+use crate::link::listen::{Arriving, Greeted, Listener};
 
 /// Handshakes under way at once.
 const GREETINGS_MAX: usize = 256;
@@ -59,47 +62,44 @@ pub struct Gateway {
     pub front_task: JoinHandle<()>,
     /// Lets workers in until it is aborted.
     pub welcoming: JoinHandle<()>,
+    /// Keeps the roster.
+    pub registrar: Arc<Registrar>,
 }
 
-/// Starts a gateway whose workers come in by `listener`.
-pub async fn start(arguments: FrontArguments, listener: Arc<Listener>) -> Result<Gateway, ractor::SpawnErr> {
+/// Starts a gateway whose workers come in by `listener`. `office` has the roster that `arguments` are of.
+pub async fn start(
+    arguments: FrontArguments,
+    office: Office,
+    listener: Arc<Listener>,
+) -> Result<Gateway, ractor::SpawnErr> {
     let (front, front_task) = Actor::spawn(None, Front, arguments).await?;
-    let welcoming = tokio::spawn(welcome_workers(listener, front.clone()));
-    Ok(Gateway { front, front_task, welcoming })
+    let registrar = Registrar::new(office, front.clone());
+    let welcoming = tokio::spawn(welcome_peers(listener, Arc::clone(&registrar)));
+    Ok(Gateway { front, front_task, welcoming, registrar })
 }
 
-/// Greets who knocks, many at a time, and hands each to its session.
-async fn welcome_workers(listener: Arc<Listener>, front: ActorRef<FrontMessage>) {
+/// Greets who knocks, many at a time, and hands each on.
+async fn welcome_peers(listener: Arc<Listener>, registrar: Arc<Registrar>) {
     let mut greetings = JoinSet::new();
     while let Some(arriving) = listener.accept().await {
         while greetings.len() >= GREETINGS_MAX {
             greetings.join_next().await;
         }
         while greetings.try_join_next().is_some() {}
-        greetings.spawn(greet(arriving, front.clone()));
+        greetings.spawn(greet(arriving, Arc::clone(&registrar)));
     }
 }
 
-async fn greet(arriving: Arriving, front: ActorRef<FrontMessage>) {
-    let guest = match arriving.greet().await {
-        Ok(guest) => guest,
+async fn greet(arriving: Arriving, registrar: Arc<Registrar>) {
+    let address = arriving.address();
+    match arriving.greet().await {
+        Ok(Greeted::Worker(guest)) => registrar.let_in(guest).await,
+        Ok(Greeted::Joiner(joining)) => registrar.hear(joining).await,
         Err(error) => {
-            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(%error, cause, "a peer was not let in");
-            return;
+            tracing::debug!(%address, why = error.why(), "a peer was not let in");
+            if let Some(reason) = error.rejection() {
+                registrar.reject(Rejection::of_stranger(None, address, reason));
+            }
         }
-    };
-    let name = guest.name.clone();
-    let (reply, session) = ractor::concurrency::oneshot();
-    let _ = front.cast(FrontMessage::SessionOf(name.clone(), reply.into()));
-    match session.await {
-        Ok(Some(session)) => drop(session.cast(SessionMessage::Knock(guest))),
-        Ok(None) => {
-            tracing::warn!(worker = %name, "refused a worker that is not on the roster");
-            let why =
-                format!("worker {name} is not in the gateway's lab file; add it there and start the gateway anew");
-            let _ = guest.decline(Welcome::Refused { why }).await;
-        }
-        Err(_) => {}
     }
 }

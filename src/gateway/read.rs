@@ -25,6 +25,9 @@ impl FrontState {
                 let now = RebuildNow { done: self.rebuilt, unheard: self.unheard(), roster: self.workers.len() };
                 let _ = reply.send(now);
             }
+            FrontMessage::IsLinked(name, reply) => {
+                let _ = reply.send(self.workers.get(&name).is_some_and(|worker| worker.link.is_some()));
+            }
             FrontMessage::SessionOf(name, reply) => {
                 let _ = reply.send(self.workers.get(&name).map(|worker| worker.session.clone()));
             }
@@ -108,6 +111,8 @@ impl FrontState {
                 hello: worker.hello.clone(),
                 resources: resources().filter(|seen| seen.grantable).count(),
                 leases: resources().map(|seen| seen.held.len()).sum(),
+                drained: worker.drained,
+                queue_length: resources().map(|seen| seen.queue_length).sum(),
             }
         };
         self.workers.iter().map(show).collect()

@@ -9,10 +9,14 @@ use tokio::task::JoinHandle;
 
 use super::follow::{Follow, follow};
 use super::message::FrontMessage;
+use super::rejections::Rejection;
+use crate::limits::CALL_BOUND;
 use crate::link::ask::Asker;
 use crate::link::listen::{Closer, GatewayLink, Guest};
 use crate::model::NodeName;
 use crate::store::Relays;
+use crate::trust::Sha256Print;
+use crate::trust::roster::Stranger;
 use crate::wire::PROTOCOL;
 use crate::wire::call::{Answer, Call};
 use crate::wire::hello::{Hello, Welcome};
@@ -31,8 +35,8 @@ pub struct Session;
 pub enum SessionMessage {
     /// From the listener: the worker has said hello.
     Knock(Guest),
-    /// From itself: the welcome has been sent, and the link is up.
-    Linked(Box<GatewayLink>, Hello),
+    /// From itself: the welcome has been sent, and the link is up. It said whether the worker is drained.
+    Linked(Box<GatewayLink>, Hello, bool),
     /// From the front: ask the worker, answer with `Answered`.
     Ask {
         /// Comes back with the answer.
@@ -44,6 +48,10 @@ pub enum SessionMessage {
     },
     /// From the front: ask the worker for a new snapshot.
     Resync,
+    /// From the front: the worker is out, or back.
+    Drained(bool),
+    /// From the front: the worker is off the roster. Its link ends, and the session too.
+    Leave(String),
     /// From itself: the link has ended.
     Ended(LinkId, String),
 }
@@ -69,6 +77,12 @@ pub struct SessionArguments {
     pub relays: Relays,
     /// Who is told.
     pub front: ActorRef<FrontMessage>,
+    /// The key by which the worker is known; without one the first guest's is.
+    pub key: Option<Sha256Print>,
+    /// True when the worker is out.
+    pub drained: bool,
+    /// Its links are numbered from here.
+    pub links: LinkId,
 }
 
 /// A session's state.
@@ -105,7 +119,8 @@ impl Actor for Session {
         _myself: ActorRef<SessionMessage>,
         around: SessionArguments,
     ) -> Result<SessionState, ActorProcessingErr> {
-        Ok(SessionState { around, link: None, links: 0, incarnation: 0 })
+        let links = around.links;
+        Ok(SessionState { around, link: None, links, incarnation: 0 })
     }
 
     async fn handle(
@@ -116,7 +131,22 @@ impl Actor for Session {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SessionMessage::Knock(guest) => state.knock(&myself, guest),
-            SessionMessage::Linked(link, hello) => state.linked(&myself, *link, &hello),
+            SessionMessage::Linked(link, hello, drained) => {
+                state.linked(&myself, *link, &hello);
+                if drained != state.around.drained {
+                    state.tell_drained();
+                }
+            }
+            SessionMessage::Drained(drained) => {
+                state.around.drained = drained;
+                state.tell_drained();
+            }
+            SessionMessage::Leave(why) => {
+                if let Some(up) = state.link.take() {
+                    up.closer.close(&why);
+                }
+                myself.stop(Some(why));
+            }
             SessionMessage::Ask { id, call, bound } => state.ask(id, call, bound),
             SessionMessage::Resync => {
                 if let Some(up) = &state.link {
@@ -140,11 +170,17 @@ impl SessionState {
     fn knock(&mut self, myself: &ActorRef<SessionMessage>, guest: Guest) {
         let hello = guest.hello.clone();
         let welcome = match PROTOCOL.common(hello.protocol) {
+            _ if *self.around.key.get_or_insert(guest.key) != guest.key => {
+                self.reject(&guest, Stranger::AnotherKey.word());
+                Welcome::Refused { why: Stranger::AnotherKey.advice(&self.around.worker) }
+            }
             None => {
+                self.reject(&guest, "incompatible-protocol");
                 self.tell(FrontMessage::Incompatible { worker: self.around.worker.clone(), hello: hello.clone() });
                 Welcome::Incompatible { protocol: PROTOCOL }
             }
             Some(_) if hello.incarnation < self.incarnation => {
+                self.reject(&guest, "older-incarnation");
                 let why = format!(
                     "incarnation {} is older than {}, which has been here: is a copy of the worker's state running?",
                     hello.incarnation, self.incarnation
@@ -153,18 +189,18 @@ impl SessionState {
             }
             Some(protocol) => {
                 let events_after = self.around.relays.after(&self.around.worker);
-                Welcome::Accepted { protocol, drained: false, events_after }
+                Welcome::Accepted { protocol, drained: self.around.drained, events_after }
             }
         };
-        let (myself, worker) = (myself.clone(), self.around.worker.clone());
+        let (myself, worker, drained) = (myself.clone(), self.around.worker.clone(), self.around.drained);
         tokio::spawn(async move {
             if matches!(welcome, Welcome::Accepted { .. }) {
                 match guest.welcome(welcome).await {
-                    Ok(link) => drop(myself.cast(SessionMessage::Linked(Box::new(link), hello))),
+                    Ok(link) => drop(myself.cast(SessionMessage::Linked(Box::new(link), hello, drained))),
                     Err(error) => tracing::info!(%worker, %error, "a worker left before its welcome"),
                 }
             } else {
-                tracing::warn!(%worker, ?welcome, "refused a worker");
+                tracing::debug!(%worker, ?welcome, "refused a worker");
                 let _ = guest.decline(welcome).await;
             }
         });
@@ -233,6 +269,28 @@ impl SessionState {
                 Err(_) => Outcome::Lost,
             };
             let _ = front.cast(FrontMessage::Answered { worker, incarnation, id, outcome });
+        });
+    }
+
+    fn reject(&self, guest: &Guest, reason: &'static str) {
+        let rejection = Rejection::of_worker(self.around.worker.clone(), guest.address, reason);
+        self.tell(FrontMessage::Rejected(rejection));
+    }
+
+    /// Says over the link that is up whether the worker is drained. A link on which that does not get through is given
+    /// up, because the next one begins with it.
+    fn tell_drained(&self) {
+        let Some(up) = &self.link else { return };
+        let (drained, closer, worker) = (self.around.drained, up.closer.clone(), self.around.worker.clone());
+        let Ok(pending) = up.asker.send(Call::DrainWorker { drained }) else {
+            return closer.close("the worker cannot be told whether it is drained");
+        };
+        tokio::spawn(async move {
+            match pending.answer(CALL_BOUND).await {
+                Ok((Answer::Drained(now), _)) if now == drained => {}
+                Ok((answer, _)) => tracing::warn!(%worker, ?answer, drained, "a worker does not follow its draining"),
+                Err(_) => closer.close("the worker did not say whether it is drained"),
+            }
         });
     }
 

@@ -56,7 +56,16 @@ impl Dialer {
         // The name in the certificate is checked by the verifier; this one is sent to nobody.
         let connecting = self.endpoint.connect(remote, "gateway.invalid");
         let connection = connecting.map_err(|error| LinkError::Protocol(error.to_string()))?;
-        let connection = connection.await.map_err(LinkError::from)?;
+        let connection = connection.await.map_err(|error| told(error.into(), address))?;
+        let link = self.converse(connection.clone(), hello).await;
+        // A stream breaks because its connection has ended, and that says why.
+        link.map_err(|error| match (error, connection.close_reason()) {
+            (DialError::Link(_), Some(ended)) => told(ended.into(), address),
+            (error, _) => error,
+        })
+    }
+
+    async fn converse(&self, connection: quinn::Connection, hello: &Hello) -> Result<WorkerLink, DialError> {
         let (send, receive) = connection.open_bi().await.map_err(LinkError::from)?;
         let (mut reports, mut control) = (writer(send), reader(receive));
         write(&mut reports, hello).await?;
@@ -73,7 +82,7 @@ impl Dialer {
             }
             Some(Welcome::Refused { why }) => {
                 connection.close(0u8.into(), b"refused");
-                Err(DialError::Refused(why.chars().take(200).collect()))
+                Err(DialError::Refused(why.chars().take(300).collect()))
             }
             None => Err(LinkError::Protocol("no welcome".into()).into()),
         }
@@ -83,6 +92,17 @@ impl Dialer {
     pub async fn close(&self) {
         self.endpoint.close(0u8.into(), b"the worker stops");
         let _ = timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
+    }
+}
+
+/// What the operator of a worker is told of a connection that has ended.
+fn told(error: LinkError, address: &str) -> DialError {
+    if error.refused_by_us() {
+        DialError::NotTheGateway { address: address.to_owned(), why: error.why() }
+    } else if error.refused_by_peer() {
+        DialError::NotAccepted { why: error.why() }
+    } else {
+        error.into()
     }
 }
 

@@ -4,23 +4,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::crypto::rustls::QuicServerConfig;
+use quinn::VarInt;
+use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
 use quinn_proto::HashedConnectionIdGenerator;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::ask::Asker;
 use super::endpoint::transport;
+use super::join::{Joining, hear_joiner};
 use super::stream::{FrameReader, FrameWriter, read, reader, write, writer};
 use super::{LinkError, Udp};
+use crate::limits::JOINS_MAX;
 use crate::model::NodeName;
-use crate::trust::{Identity, PeerName};
+use crate::trust::{Identity, PeerName, Sha256Print, shown};
 use crate::wire::ALPN;
 use crate::wire::hello::{Hello, Welcome};
+use crate::wire::join::JOIN_ALPN;
 
 /// A worker has this long from its first packet to the end of its `Hello`.
 const GREETING_BOUND: Duration = Duration::from_secs(5);
 /// Handshakes that are under way at once; more are dropped, and their worker dials again.
 const ARRIVING_MAX: usize = 1_024;
+/// Closes a connection on which a worker has shown no certificate.
+const NO_CERTIFICATE: VarInt = VarInt::from_u32(2);
 /// The longest version text in a `Hello`.
 const VERSION_CHARS_MAX: usize = 64;
 
@@ -29,6 +36,7 @@ const VERSION_CHARS_MAX: usize = 64;
 pub struct Listener {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
+    joins: Arc<Semaphore>,
 }
 
 impl Listener {
@@ -37,7 +45,7 @@ impl Listener {
     /// The keys for stateless resets and for connection ids are derived from the node's key, both of them: only
     /// then does a worker of the last run learn at its next packet that this gateway has started anew.
     pub fn bind(address: SocketAddr, identity: &Identity, udp: &Udp) -> Result<Self, LinkError> {
-        let tls = QuicServerConfig::try_from(identity.server_tls(&[ALPN])?)
+        let tls = QuicServerConfig::try_from(identity.server_tls(&[ALPN, JOIN_ALPN])?)
             .map_err(|error| LinkError::Protocol(error.to_string()))?;
         let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls));
         server.transport_config(transport());
@@ -50,7 +58,7 @@ impl Listener {
         let bind = |source| LinkError::Bind { address, source };
         let endpoint = udp.endpoint(address, config, Some(server)).map_err(bind)?;
         let address = endpoint.local_addr().map_err(bind)?;
-        Ok(Self { endpoint, address })
+        Ok(Self { endpoint, address, joins: Arc::new(Semaphore::new(JOINS_MAX)) })
     }
 
     /// Where it listens.
@@ -58,12 +66,12 @@ impl Listener {
         self.address
     }
 
-    /// The next worker that knocks; none once the listener is closed.
+    /// The next peer that knocks; none once the listener is closed.
     pub async fn accept(&self) -> Option<Arriving> {
         loop {
             let incoming = self.endpoint.accept().await?;
             if self.endpoint.open_connections() < ARRIVING_MAX + crate::limits::WORKERS_MAX {
-                return Some(Arriving(incoming));
+                return Some(Arriving { incoming, joins: Arc::clone(&self.joins) });
             }
             incoming.ignore();
         }
@@ -76,27 +84,58 @@ impl Listener {
     }
 }
 
-/// A worker whose handshake is under way.
+/// A peer whose handshake is under way.
 #[derive(Debug)]
-pub struct Arriving(quinn::Incoming);
+pub struct Arriving {
+    incoming: quinn::Incoming,
+    joins: Arc<Semaphore>,
+}
+
+/// A peer whose handshake is over.
+#[derive(Debug)]
+pub enum Greeted {
+    /// A worker.
+    Worker(Guest),
+    /// A machine that wants to become one.
+    Joiner(Joining),
+}
 
 impl Arriving {
-    /// Completes the handshake and hears the worker's `Hello`.
-    pub async fn greet(self) -> Result<Guest, LinkError> {
+    /// Where it comes from.
+    pub fn address(&self) -> SocketAddr {
+        self.incoming.remote_address()
+    }
+
+    /// Completes the handshake and hears what the peer wants: a worker's `Hello`, or a machine's wish to join.
+    pub async fn greet(self) -> Result<Greeted, LinkError> {
         timeout(GREETING_BOUND, async {
-            let connection = self.0.await?;
-            let name = PeerName::of_connection(connection.peer_identity()).map_err(LinkError::Protocol)?.node;
+            let address = self.incoming.remote_address();
+            let connection = self.incoming.await?;
+            if protocol(&connection).as_deref() == Some(JOIN_ALPN) {
+                return hear_joiner(connection, address, self.joins).await.map(Greeted::Joiner);
+            }
+            let Ok(certificate) = shown(connection.peer_identity()) else {
+                connection.close(NO_CERTIFICATE, b"a worker shows a certificate of the lab; `berth join` gets one");
+                return Err(LinkError::NoCertificate);
+            };
+            let name = PeerName::of(&certificate).map_err(LinkError::Protocol)?.node;
+            let key = Sha256Print::of_key_in(&certificate).map_err(LinkError::Protocol)?;
             let (send, receive) = connection.accept_bi().await?;
             let (control, mut reports) = (writer(send), reader(receive));
             let hello: Hello = read(&mut reports).await?.ok_or_else(|| LinkError::Protocol("no hello".to_owned()))?;
             if hello.version.chars().count() > VERSION_CHARS_MAX {
                 return Err(LinkError::Protocol("the version text is too long".to_owned()));
             }
-            Ok(Guest { name, hello, connection, control, reports })
+            Ok(Greeted::Worker(Guest { name, key, address, hello, connection, control, reports }))
         })
         .await
         .unwrap_or(Err(LinkError::Timeout))
     }
+}
+
+/// The protocol that TLS has agreed on.
+fn protocol(connection: &quinn::Connection) -> Option<Vec<u8>> {
+    connection.handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
 }
 
 /// A worker that has said who it is and waits for its welcome.
@@ -104,6 +143,10 @@ impl Arriving {
 pub struct Guest {
     /// From its certificate.
     pub name: NodeName,
+    /// The fingerprint of its key, which it has proved to have.
+    pub key: Sha256Print,
+    /// Where it comes from.
+    pub address: SocketAddr,
     /// What it says of itself.
     pub hello: Hello,
     connection: quinn::Connection,

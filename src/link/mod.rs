@@ -8,6 +8,7 @@ mod denial;
 pub mod dial;
 mod endpoint;
 mod error;
+pub mod join;
 pub mod listen;
 pub mod serve;
 mod stream;

@@ -15,16 +15,21 @@ pub type FrameReader = FramedRead<quinn::RecvStream, LengthDelimitedCodec>;
 /// Writes frames.
 pub type FrameWriter = FramedWrite<quinn::SendStream, LengthDelimitedCodec>;
 
-fn codec() -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(FRAME_BYTES_MAX).new_codec()
+fn codec(bytes_max: usize) -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(bytes_max).new_codec()
 }
 
 pub(super) fn reader(stream: quinn::RecvStream) -> FrameReader {
-    FramedRead::new(stream, codec())
+    short_reader(stream, FRAME_BYTES_MAX)
+}
+
+/// A reader for a peer that nobody knows: its frames have at most `bytes_max`.
+pub(super) fn short_reader(stream: quinn::RecvStream, bytes_max: usize) -> FrameReader {
+    FramedRead::new(stream, codec(bytes_max))
 }
 
 pub(super) fn writer(stream: quinn::SendStream) -> FrameWriter {
-    FramedWrite::new(stream, codec())
+    FramedWrite::new(stream, codec(FRAME_BYTES_MAX))
 }
 
 /// The next frame's payload; none at the end of the stream.

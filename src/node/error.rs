@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use crate::host::HostError;
 use crate::http::BindError;
+use crate::limits::WORKERS_MAX;
 use crate::link::LinkError;
 use crate::model::NodeName;
 use crate::store::OpenError;
+use crate::trust::roster::RosterError;
 use crate::trust::{TokenError, TrustError};
 
 /// Why a node does not start. Each names the key or the file, and says the fix.
@@ -84,6 +86,25 @@ pub enum StartError {
         node: NodeName,
         /// Why.
         source: std::io::Error,
+    },
+    /// A gateway does not know which workers there are.
+    #[error("node {node}: {source}")]
+    Roster {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        source: RosterError,
+    },
+    /// There are more workers than a lab may have.
+    #[error(
+        "node {node}: the lab file and those that have joined are {workers} workers, a lab has at most {WORKERS_MAX}; \
+         take some out of the lab file, or remove some with `berth worker remove`"
+    )]
+    RosterFull {
+        /// Which.
+        node: NodeName,
+        /// How many there would be.
+        workers: usize,
     },
     /// Its HTTP door cannot be opened.
     #[error("{key}: {source}")]

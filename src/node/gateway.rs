@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::running::{Core, Link, first, registered};
+use super::worker::dialled;
 use super::{Ended, Prepared, Running, StartError, Surroundings};
 use crate::admission::ticket::TicketKey;
 use crate::config::Lab;
@@ -12,14 +13,17 @@ use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::front::FrontArguments;
 use crate::gateway::given_up::GivenUpFile;
 use crate::gateway::history::History;
+use crate::gateway::registrar::Office;
+use crate::gateway::roster::Enrolled;
 use crate::gateway::run_file::RunFile;
 use crate::gateway::{self, Gateway};
 use crate::http::{App, Server};
 use crate::link::listen::Listener;
 use crate::service::{Coordinator, GatewayService};
 use crate::store::{Journal, OpenedJournal};
+use crate::trust::RosterFile;
 
-pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> Result<Running, StartError> {
+pub(super) async fn start(lab: &Lab, mut node: Prepared, around: &Surroundings) -> Result<Running, StartError> {
     let config = lab.gateway.as_ref().expect("a gateway is prepared only where the lab file has one");
     let history = node.directory.join("events.db");
     let OpenedJournal { journal, events, relays, past, end } = Journal::open(&history, around.clock.now())
@@ -35,9 +39,10 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
     let given_up_file = GivenUpFile::under(&node.directory);
     let given_up = given_up_file.read().map_err(|source| StartError::State { node: node.name.clone(), source })?;
     let tickets = Arc::new(TicketKey::new(&node.identity.derive("waiting ticket")));
+    let office = office(lab, &mut node, &listener, around)?;
     let arguments = FrontArguments {
         name: node.name.clone(),
-        roster: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
+        roster: office.roster.workers().map(Enrolled::of).collect(),
         rules: lab.rules.lease.clone(),
         rebuild_wait: config.rebuild_wait,
         absence_grace: config.absence_grace,
@@ -52,8 +57,10 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
         history: History::new(journal, relays, past, lab.rules.events.clone()),
         clock: around.clock.clone(),
     };
-    let Gateway { front, front_task, welcoming } = gateway::start(arguments, Arc::clone(&listener)).await?;
-    let service = GatewayService::new(front.clone(), events, node.name.clone(), around.clock.clone(), holds, tickets);
+    let Gateway { front, front_task, welcoming, registrar } =
+        gateway::start(arguments, office, Arc::clone(&listener)).await?;
+    let clock = around.clock.clone();
+    let service = GatewayService::new(front.clone(), events, node.name.clone(), clock, holds, tickets, registrar);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
         coordinator: Arc::clone(&coordinator),
@@ -93,5 +100,29 @@ pub(super) async fn start(lab: &Lab, node: Prepared, around: &Surroundings) -> R
         name: node.name,
         role: node.role,
         _lock: node.lock,
+    })
+}
+
+/// The roster as it is on disk, with the workers that the lab file names.
+fn office(lab: &Lab, node: &mut Prepared, listener: &Listener, around: &Surroundings) -> Result<Office, StartError> {
+    let config = lab.gateway.as_ref().expect("a gateway is prepared only where the lab file has one");
+    let file = RosterFile::under(&node.directory);
+    let failed = |source| StartError::Roster { node: node.name.clone(), source };
+    let known = file.read().map_err(failed)?;
+    let mut roster = known.clone();
+    let full = |workers| StartError::RosterFull { node: node.name.clone(), workers };
+    roster.configure(lab.workers.iter().map(|worker| &worker.name)).map_err(full)?;
+    if roster != known {
+        file.write(&roster).map_err(failed)?;
+    }
+    Ok(Office {
+        lab: lab.name.clone(),
+        gateway: node.name.clone(),
+        address: dialled(config, Some(listener.local_addr())),
+        authority: node.identity.authority(),
+        issuer: node.issuer.take(),
+        roster,
+        file,
+        clock: around.clock.clone(),
     })
 }

@@ -23,6 +23,8 @@ pub struct Prepared {
     pub directory: PathBuf,
     /// Who it is.
     pub identity: Arc<Identity>,
+    /// Certifies those that a gateway invites; none at a worker, and where the CA's key is elsewhere.
+    pub issuer: Option<Authority>,
     /// Who may come in.
     pub tokens: Arc<Tokens>,
     /// Held as long as the node runs.
@@ -50,19 +52,23 @@ impl Prepared {
         private(&directory).map_err(|source| StartError::Directory { path: directory.clone(), source })?;
         let lock = lock(&directory, name)?;
         let trust = |source| StartError::Trust { node: name.clone(), source };
-        let files = match &lab.pki {
+        let (files, issuer) = match &lab.pki {
             Some(pki) => {
-                let PkiPaths { ca, cert, key } = pki.of(name);
-                PkiFiles { ca, cert, key }
+                let PkiPaths { ca, cert, key, ca_key } = pki.of(name);
+                let issues = ca_key.filter(|_| role == NodeRole::Gateway);
+                let issuer = issues.map(|key| Authority::of_files(ca.clone(), &key, &lab.name));
+                (PkiFiles { ca, cert, key }, issuer.transpose().map_err(trust)?)
             }
             None => {
                 let authority = Authority::open(&lab.state_dir, &lab.name, now).map_err(trust)?;
-                authority.node_files(&directory, role, name, now).map_err(trust)?
+                let files = authority.node_files(&directory, role, name, now).map_err(trust)?;
+                (files, (role == NodeRole::Gateway).then_some(authority))
             }
         };
         let identity = Identity::load(&files, &lab.name, role, name).map_err(trust)?;
         let tokens = Tokens::open(&directory).map_err(|source| StartError::Tokens { node: name.clone(), source })?;
-        Ok(Self { name: name.clone(), role, directory, identity: Arc::new(identity), tokens: Arc::new(tokens), lock })
+        let (identity, tokens) = (Arc::new(identity), Arc::new(tokens));
+        Ok(Self { name: name.clone(), role, directory, identity, issuer, tokens, lock })
     }
 }
 

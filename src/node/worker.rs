@@ -113,7 +113,7 @@ pub(super) async fn start(
 }
 
 /// Where the worker dials: the port that the gateway of this process got, or what the lab file says.
-fn dialled(gateway: &GatewayConfig, link: Option<SocketAddr>) -> String {
+pub(super) fn dialled(gateway: &GatewayConfig, link: Option<SocketAddr>) -> String {
     match link {
         Some(listening) if gateway.link.port() == 0 => {
             let ip = match listening.ip() {

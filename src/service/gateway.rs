@@ -26,6 +26,7 @@ use crate::gateway::calendar::pause::PauseFile;
 use crate::gateway::message::{
     Asked, FirstGrant, FleetLease, FleetResource, FrontMessage, Joined, RebuildNow, ReleasedThere, RoomSaid, WorkerNow,
 };
+use crate::gateway::registrar::Registrar;
 use crate::gateway::waiting::{Proof, RequestNow};
 use crate::limits::{NO_WAIT_ANSWER_BOUND, WAITERS_MAX};
 use crate::model::{
@@ -49,6 +50,7 @@ pub struct GatewayService {
     pub(super) holds: Arc<Mutex<PauseFile>>,
     /// Signs places in line.
     tickets: Arc<TicketKey>,
+    pub(super) registrar: Arc<Registrar>,
 }
 
 impl GatewayService {
@@ -61,9 +63,10 @@ impl GatewayService {
         clock: Clock,
         holds: PauseFile,
         tickets: Arc<TicketKey>,
+        registrar: Arc<Registrar>,
     ) -> Self {
         let started_at = clock.now().wall;
-        Self { front, name, events, clock, started_at, holds: Arc::new(Mutex::new(holds)), tickets }
+        Self { front, name, events, clock, started_at, holds: Arc::new(Mutex::new(holds)), tickets, registrar }
     }
 
     pub(super) async fn ask<T: ractor::Message>(
@@ -398,7 +401,7 @@ impl RequestView {
     }
 }
 
-fn worker_view(worker: WorkerNow) -> WorkerView {
+pub(super) fn worker_view(worker: WorkerNow) -> WorkerView {
     let connection = match (worker.connected, worker.incompatible) {
         (true, _) => Connection::Connected,
         (false, true) => Connection::Incompatible,
@@ -406,12 +409,15 @@ fn worker_view(worker: WorkerNow) -> WorkerView {
     };
     WorkerView {
         name: worker.name,
+        label: None,
         connection,
         known: worker.known,
+        drained: worker.drained,
         last_seen_at: worker.last_seen,
         version: worker.hello.as_ref().map(|hello| hello.version.clone()),
         protocol: worker.hello.as_ref().map(|hello| hello.protocol.to_string()),
         resources: worker.resources,
         leases: worker.leases,
+        queue_length: worker.queue_length,
     }
 }

@@ -299,10 +299,16 @@ pub enum Connection {
 pub struct WorkerView {
     /// Its name.
     pub name: NodeName,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// How its link stands.
     pub connection: Connection,
     /// True once it has reported since the gateway started.
     pub known: bool,
+    /// True when an operator has taken the whole worker out.
+    #[serde(default)]
+    pub drained: bool,
     /// When it was last heard.
     #[serde(with = "instant_option", default, skip_serializing_if = "Option::is_none")]
     pub last_seen_at: Option<Timestamp>,
@@ -316,6 +322,9 @@ pub struct WorkerView {
     pub resources: usize,
     /// How many leases it has, of any requester.
     pub leases: usize,
+    /// How many wait for its resources by name.
+    #[serde(default)]
+    pub queue_length: usize,
 }
 
 /// Counts of a node.

@@ -33,6 +33,13 @@ pub struct Authority {
     key: KeyPair,
 }
 
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Its key is never shown.
+        f.debug_struct("Authority").field("lab", &self.lab).finish_non_exhaustive()
+    }
+}
+
 impl Authority {
     /// Opens the authority of a lab under `state_dir`, or makes it.
     pub fn open(state_dir: &Path, lab: &LabName, now: Timestamp) -> Result<Self, TrustError> {

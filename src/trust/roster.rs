@@ -61,20 +61,26 @@ struct Invited {
 }
 
 /// Why a worker is not let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranger {
     /// It is not on the roster.
-    #[error("unknown-worker")]
     Unknown,
     /// It is known by another key.
-    #[error("another-key")]
     AnotherKey,
     /// Its key is revoked.
-    #[error("revoked-key")]
     Revoked,
 }
 
 impl Stranger {
+    /// One stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Stranger::Unknown => "unknown-worker",
+            Stranger::AnotherKey => "another-key",
+            Stranger::Revoked => "revoked-key",
+        }
+    }
+
     /// What the operator of the worker called `name` is told.
     pub fn advice(self, name: &NodeName) -> String {
         match self {

@@ -80,6 +80,7 @@ pub mod digest;
 pub mod events;
 pub mod frame;
 pub mod hello;
+pub mod join;
 pub mod report;
 pub mod requests;
 pub mod room;

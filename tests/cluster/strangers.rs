@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth::link::DialError;
 use berth::link::dial::{Dialer, WorkerLink};
-use berth::model::{Caller, NodeRole};
+use berth::model::{Caller, NodeName, NodeRole};
 use berth::service::views::Connection;
 use berth::trust::{Authority, Identity};
 use berth::wire::hello::Hello;
@@ -16,12 +16,12 @@ use crate::lab::{Lab, eventually};
 const TODAY: ProtocolRange = PROTOCOL;
 const LATER: ProtocolRange = ProtocolRange { min: ProtocolVersion(7), max: ProtocolVersion(9) };
 
-/// A certificate as the authority under `state` makes it.
+/// A node's own key and certificate as they lie under `state`, made by the authority there if the node has none.
 pub fn identity(state: &Path, lab: &str, role: NodeRole, name: &str) -> Identity {
     let now = berth::clock::Clock::system().now().wall;
-    let (lab, name) = (lab.parse().unwrap(), name.parse().unwrap());
+    let (lab, name): (_, NodeName) = (lab.parse().unwrap(), name.parse().unwrap());
     let authority = Authority::open(state, &lab, now).unwrap();
-    let files = authority.node_files(&state.join(format!("stranger-{role}-{name}")), role, &name, now).unwrap();
+    let files = authority.node_files(&state.join(name.as_str()), role, &name, now).unwrap();
     Identity::load(&files, &lab, role, &name).unwrap()
 }
 
@@ -63,12 +63,12 @@ async fn a_worker_of_another_protocol_version_is_shown_incompatible_and_not_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_the_lab_file_does_not_name_is_told_so() {
+async fn a_worker_that_is_not_on_the_roster_is_told_so() {
     let lab = Lab::start().await;
     let stranger = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, "rack-9");
     let error = dial(&lab, &stranger, TODAY).await.unwrap_err();
     assert!(
-        matches!(&error, DialError::Refused(why) if why.contains("rack-9 is not in the gateway's lab file")),
+        matches!(&error, DialError::Refused(why) if why.contains("rack-9 is not on the gateway's roster")),
         "{error}"
     );
 }
@@ -77,13 +77,17 @@ async fn a_worker_that_the_lab_file_does_not_name_is_told_so() {
 async fn a_peer_of_another_authority_another_lab_or_another_role_is_not_let_in() {
     let lab = Lab::start().await;
     let (elsewhere, another_lab) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for stranger in [
-        identity(elsewhere.path(), "cluster", NodeRole::Worker, "rack-1"),
-        identity(another_lab.path(), "other", NodeRole::Worker, "rack-1"),
-        identity(&lab.file.state_dir, "cluster", NodeRole::Gateway, "gateway"),
+    for (stranger, why) in [
+        (identity(elsewhere.path(), "cluster", NodeRole::Worker, "rack-1"), "its certificate is of another CA"),
+        (identity(another_lab.path(), "other", NodeRole::Worker, "rack-1"), "its certificate is of another CA"),
+        (
+            identity(&lab.file.state_dir, "cluster", NodeRole::Gateway, "gateway"),
+            "the peer is berth://cluster/gateway/gateway, and berth://cluster/worker/<name> was expected",
+        ),
     ] {
         let error = dial(&lab, &stranger, TODAY).await.unwrap_err();
-        assert!(matches!(error, DialError::Link(_)), "{}: {error}", stranger.name());
+        let told = matches!(&error, DialError::NotTheGateway { .. } | DialError::NotAccepted { .. });
+        assert!(told && error.to_string().contains(why), "{}: {error}", stranger.name());
     }
     let workers = lab.gateway().workers(&Caller::admin()).await.unwrap();
     assert!(workers.iter().all(|worker| worker.connection == Connection::Connected), "nobody was disturbed");
@@ -96,5 +100,7 @@ async fn a_worker_takes_no_other_gateway_for_its_own() {
     let address = lab.file.gateway.as_ref().unwrap().link.to_string();
     let dialer = Dialer::new(&rack, &"another".parse().unwrap(), &address, &lab.weather.udp()).unwrap();
     let hello = Hello { protocol: TODAY, version: String::new(), run: uuid::Uuid::new_v4(), incarnation: 1 };
-    assert!(matches!(dialer.dial(&address, &hello).await.unwrap_err(), DialError::Link(_)));
+    let error = dialer.dial(&address, &hello).await.unwrap_err();
+    let expected = "the peer is berth://cluster/gateway/gateway, and berth://cluster/gateway/another was expected";
+    assert!(matches!(&error, DialError::NotTheGateway { why, .. } if why.contains(expected)), "{error}");
 }

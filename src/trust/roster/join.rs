@@ -10,32 +10,38 @@ use crate::model::NodeName;
 pub const WRONG_SECRETS_MAX: u8 = 5;
 
 /// Why a machine has not joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotJoined {
     /// Nobody is invited under that name.
-    #[error("unknown-invitation")]
     NotInvited,
     /// The secret is another.
-    #[error("wrong-secret")]
     WrongSecret,
     /// Too many wrong secrets were shown.
-    #[error("invitation-ended")]
     Ended,
     /// Its hour has passed.
-    #[error("invitation-expired")]
     Expired,
     /// Another key has shown the secret first.
-    #[error("invitation-spent")]
     Spent,
     /// The machine's key is revoked.
-    #[error("revoked-key")]
     Revoked,
     /// The name has got another key in another way.
-    #[error("another-key")]
     NameHasKey,
 }
 
 impl NotJoined {
+    /// One stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            NotJoined::NotInvited => "unknown-invitation",
+            NotJoined::WrongSecret => "wrong-secret",
+            NotJoined::Ended => "invitation-ended",
+            NotJoined::Expired => "invitation-expired",
+            NotJoined::Spent => "invitation-spent",
+            NotJoined::Revoked => "revoked-key",
+            NotJoined::NameHasKey => "another-key",
+        }
+    }
+
     /// What the operator of the machine is told.
     pub fn advice(self, name: &NodeName) -> String {
         let anew = format!("make another with `berth worker invite {name}` on the gateway");

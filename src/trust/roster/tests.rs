@@ -1,7 +1,6 @@
 //! The roster's rules, by example and against a small model.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
