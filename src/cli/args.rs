@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::hold_args::HoldsCommand;
+use super::join_args::{JoinArgs, PkiCommand};
 use super::lease_args::LeaseArgs;
 use super::span;
 use crate::client::discovery::NodeAddress;
@@ -95,7 +96,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ResourceCommand,
     },
-    /// Show workers
+    /// Show workers, invite them, take them out and remove them
     Worker {
         #[command(subcommand)]
         command: WorkerCommand,
@@ -114,6 +115,13 @@ pub(super) enum Command {
     Token {
         #[command(subcommand)]
         command: TokenCommand,
+    },
+    /// Make this machine a worker of a lab, with an invitation
+    Join(JoinArgs),
+    /// Make certificates without a running gateway
+    Pki {
+        #[command(subcommand)]
+        command: PkiCommand,
     },
     /// Check the settings
     Config {
@@ -210,6 +218,38 @@ pub(super) struct EventsArgs {
 pub(super) enum WorkerCommand {
     /// List the workers of the lab
     List,
+    /// Print the line with which a machine joins the lab, once, within an hour
+    #[command(after_help = "\
+Examples:
+  berth worker invite rack-3 | ssh rack-3.lab.example berth join
+  berth worker invite rack-3 > invitation      for `berth join invitation`; the file is a secret")]
+    Invite {
+        /// The name that the machine gets
+        name: NodeName,
+    },
+    /// Take a whole worker out: what is leased stays so, nothing new is granted
+    #[command(after_help = "Example:\n  berth worker drain rack-3 && berth worker list")]
+    Drain {
+        /// Its name
+        name: NodeName,
+    },
+    /// Bring a worker back
+    Undrain {
+        /// Its name
+        name: NodeName,
+    },
+    /// Take a worker that is gone for good off the roster
+    #[command(after_help = "\
+Examples:
+  berth worker remove rack-3               it is not connected, and may join again
+  berth worker remove rack-3 --revoke      end its link now, and never accept its key again")]
+    Remove {
+        /// Its name
+        name: NodeName,
+        /// Also when it is connected; its key is never accepted again
+        #[arg(long)]
+        revoke: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

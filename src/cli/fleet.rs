@@ -1,10 +1,10 @@
-//! `berth resource`, `berth worker` and `berth status`.
+//! `berth resource` and `berth status`.
 
-use super::args::{ResourceCommand, WorkerCommand};
+use super::args::ResourceCommand;
 use super::output::Output;
 use super::table;
 use crate::client::Client;
-use crate::service::answers::{OneResource, Resources, Workers};
+use crate::service::answers::{OneResource, Resources};
 use crate::service::views::{Connection, GatewayView, LeaseBrief, ResourceView, StatusView, WorkerView};
 
 pub(super) async fn resources(
@@ -40,16 +40,6 @@ pub(super) async fn resources(
             output.answer(&OneResource { resource }, || human)
         }
     }
-}
-
-pub(super) async fn workers(command: WorkerCommand, client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
-    let WorkerCommand::List = command;
-    let workers = client.workers().await?;
-    if workers.is_empty() {
-        output.talk("no workers");
-    }
-    let human = worker_list(&workers);
-    output.answer(&Workers { workers }, || human)
 }
 
 pub(super) async fn status(client: &Client, output: &mut Output<'_>) -> anyhow::Result<()> {
@@ -110,7 +100,7 @@ fn resource_sheet(resource: &ResourceView) -> String {
     ])
 }
 
-fn worker_list(workers: &[WorkerView]) -> String {
+pub(super) fn worker_list(workers: &[WorkerView]) -> String {
     let rows = workers.iter().map(|worker| {
         let connection = match worker.connection {
             Connection::Connected => "connected",
@@ -119,7 +109,7 @@ fn worker_list(workers: &[WorkerView]) -> String {
         };
         [
             worker.name.to_string(),
-            connection.to_owned(),
+            if worker.drained { format!("{connection}, drained") } else { connection.to_owned() },
             // Before its first report nothing is known of what a worker has.
             if worker.known { worker.resources.to_string() } else { "?".to_owned() },
             if worker.known { worker.leases.to_string() } else { "?".to_owned() },

@@ -17,6 +17,7 @@ mod hint;
 mod hold_args;
 mod holds;
 mod interrupt;
+mod join_args;
 mod keep;
 mod lease;
 mod lease_args;
@@ -32,6 +33,7 @@ mod tests;
 mod token;
 mod wait;
 mod waiting_room;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,7 @@ pub use self::args::{ConfigArgs, UpArgs};
 use self::connect::Connector;
 use self::failure::Misuse;
 use self::interrupt::Interrupt;
+pub use self::join_args::{JoinArgs, PkiArgs, PkiCommand};
 use self::output::Output;
 use self::patience::Pace;
 
@@ -61,6 +64,18 @@ pub trait Operator {
     /// # Errors
     /// The settings are wrong, or cannot be read.
     fn check_config(&self, args: ConfigArgs) -> anyhow::Result<ExitCode>;
+
+    /// `berth join`: makes this machine a worker of a lab.
+    ///
+    /// # Errors
+    /// The gateway has refused, or was not reached, or a file cannot be written.
+    fn join(&self, args: JoinArgs) -> anyhow::Result<ExitCode>;
+
+    /// `berth pki`: makes an authority, or a node's certificate.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or is of another lab.
+    fn pki(&self, command: PkiCommand, json: bool) -> anyhow::Result<ExitCode>;
 }
 
 /// Runs the command that the process was started with.
@@ -93,6 +108,8 @@ fn dispatch(cli: Cli, operator: &dyn Operator, output: &mut Output) -> anyhow::R
     match cli.command {
         Command::Up(args) => operator.up(args),
         Command::Config { command: ConfigCommand::Check(args) } => operator.check_config(ConfigArgs { json, ..args }),
+        Command::Join(args) => operator.join(JoinArgs { json, ..args }),
+        Command::Pki { command } => operator.pki(command, json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
@@ -144,13 +161,18 @@ async fn answer(
     match command {
         Command::Lease(args) => lease::run(*args, &client, output, interrupt, pace).await,
         Command::Resource { command } => fleet::resources(command, &client, output).await,
-        Command::Worker { command } => fleet::workers(command, &client, output).await,
+        Command::Worker { command } => workers::run(command, &client, output).await,
         Command::Holds { command } => holds::operate(command, &client, output).await,
         Command::Doctor => doctor::run(&client, output).await,
         Command::Events(args) => events::run(&args, &client, output, pace).await,
         Command::Status => fleet::status(&client, output).await,
         Command::Token { command } => token::run(command, &client, output).await,
-        Command::Up(_) | Command::Config { .. } | Command::Completions { .. } | Command::Wait(_) => {
+        Command::Up(_)
+        | Command::Join(_)
+        | Command::Pki { .. }
+        | Command::Config { .. }
+        | Command::Completions { .. }
+        | Command::Wait(_) => {
             unreachable!("these ask no node")
         }
     }

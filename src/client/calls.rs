@@ -9,12 +9,10 @@ use crate::limits::LONG_POLL_MAX;
 use crate::model::{EventKind, Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
 use crate::service::answers::{
     Acquired, Events, Leases, Left, OneLease, OneRequest, OneResource, OneToken, Renewed, Resources, TokenCreated,
-    Tokens, Workers,
+    Tokens,
 };
 use crate::service::ask::{AcquireBody, RenewBody, RequestBody, TokenBody};
-use crate::service::views::{
-    LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView,
-};
+use crate::service::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView};
 use crate::trust::TokenInfo;
 
 /// A lease request is answered within 10 s by SPEC §2; as much again for the way.
@@ -118,11 +116,6 @@ impl Client {
         let mut query = vec![("after", after.to_string()), ("limit", limit.to_string())];
         query.extend(event.map(|kind| ("event", kind.as_str().to_owned())));
         self.ask(self.question(Method::GET, &["events"]).query(&query)).await
-    }
-
-    /// The workers of the lab; gateways answer it.
-    pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
-        self.ask(self.question(Method::GET, &["workers"])).await.map(|Workers { workers }| workers)
     }
 
     /// Counts, for people.

@@ -13,6 +13,7 @@ mod error;
 mod messages;
 mod streams;
 mod transport;
+mod workers;
 
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
 pub use error::ClientError;

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 pub use error::{ConfigError, Origin};
 pub use load::{Source, environment};
+pub use reader::default_state_dir;
 
 use crate::admission::Rules;
 use crate::model::{LabName, NodeName, ResourceSpec};

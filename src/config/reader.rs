@@ -258,7 +258,7 @@ fn is_host(host: &str) -> bool {
 }
 
 /// `$XDG_STATE_HOME/berth/<lab>`, else `~/.local/state/berth/<lab>`. As the XDG rules say, only an absolute path counts.
-fn default_state_dir(env: &BTreeMap<String, String>, lab: &LabName) -> Option<PathBuf> {
+pub fn default_state_dir(env: &BTreeMap<String, String>, lab: &LabName) -> Option<PathBuf> {
     let absolute = |name: &str| env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(base.join("berth").join(lab.as_str()))

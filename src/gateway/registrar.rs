@@ -3,6 +3,7 @@
 //! One change at a time. Each is written to disk before anybody hears of it, the front included, and is finished also when
 //! nobody waits for it any more.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::{ActorRef, RpcReplyPort};
@@ -17,7 +18,7 @@ use crate::clock::Clock;
 use crate::link::join::Joining;
 use crate::link::listen::Guest;
 use crate::model::{Code, LabName, NodeName, Refusal};
-use crate::trust::roster::{Member, NotJoined};
+use crate::trust::roster::NotJoined;
 use crate::trust::{Authority, Invitation, InvitationSecret, Roster, RosterFile, Sha256Print};
 use crate::wire::hello::Welcome;
 use crate::wire::join::JoinAnswer;
@@ -34,12 +35,23 @@ pub struct Office {
     pub authority: Sha256Print,
     /// The CA's key; none where the gateway has only the CA's certificate.
     pub issuer: Option<Authority>,
+    /// The workers that the lab file names.
+    pub configured: BTreeSet<NodeName>,
     /// The roster as it is on disk.
     pub roster: Roster,
     /// Where it is kept.
     pub file: RosterFile,
     /// Where the time comes from.
     pub clock: Clock,
+}
+
+/// A worker that is off the roster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removed {
+    /// True when it had a key, which is never accepted again.
+    pub revoked: bool,
+    /// True when the lab file names it, so that it is on the roster again at the next start.
+    pub configured: bool,
 }
 
 /// The keeper of a running gateway's roster.
@@ -188,7 +200,7 @@ impl Registrar {
     ///
     /// # Errors
     /// `UNKNOWN_WORKER`; `WORKER_CONNECTED` without `revoke`; `QUEUE_FULL`.
-    pub async fn remove(self: &Arc<Self>, name: &NodeName, revoke: bool) -> Result<Member, Refusal> {
+    pub async fn remove(self: &Arc<Self>, name: &NodeName, revoke: bool) -> Result<Removed, Refusal> {
         let connected = self.ask(|reply| FrontMessage::IsLinked(name.clone(), reply)).await?;
         if connected && !revoke {
             let message = format!(
@@ -209,7 +221,8 @@ impl Registrar {
         let (_, member) = told.await??;
         // Whatever is asked after this finds the worker gone.
         self.ask(|reply| FrontMessage::IsLinked(name.clone(), reply)).await?;
-        Ok(member)
+        let configured = self.office.configured.contains(name);
+        Ok(Removed { revoked: revoke && member.key.is_some(), configured })
     }
 
     fn issuer(&self) -> Result<&Authority, Refusal> {

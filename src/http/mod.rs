@@ -32,6 +32,7 @@ mod server;
 mod stream;
 mod tokens;
 mod waiting_room;
+mod workers;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The node itself: how it is, and its workers.
+//! The node itself: how it is.
 
 use axum::Extension;
 use axum::extract::State;
@@ -8,12 +8,6 @@ use axum::response::Response;
 use super::answer::{Answer, json, ok};
 use super::router::Front;
 use crate::model::Caller;
-use crate::service::answers::Workers;
-
-/// `GET /v1/workers`.
-pub(super) async fn workers(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {
-    Ok(ok(&Workers { workers: front.app.coordinator.workers(&caller).await? }))
-}
 
 /// `GET /v1/status`.
 pub(super) async fn status(State(front): State<Front>, Extension(caller): Extension<Caller>) -> Answer {

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 
 use super::answer::Problem;
-use crate::model::{BookingId, HoldId, InvalidId, LeaseId, Refusal, RequestId, ResourceAddress, TokenId};
+use crate::model::{BookingId, HoldId, InvalidId, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, TokenId};
 
 /// What may stand for `{id}` in a route.
 pub(super) trait PathId: FromStr<Err = InvalidId> {
@@ -32,6 +32,10 @@ impl PathId for BookingId {
 
 impl PathId for HoldId {
     const FIELD: &'static str = "holdId";
+}
+
+impl PathId for NodeName {
+    const FIELD: &'static str = "name";
 }
 
 impl PathId for TokenId {

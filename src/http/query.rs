@@ -23,6 +23,7 @@ fn taken(method: &Method, route: &str) -> &'static [&'static str] {
         ("GET" | "HEAD", "/v1/bookings" | "/v1/resources/{id}/bookings") => {
             &["from", "to", "status", "mine", "after", "limit"]
         }
+        ("DELETE", "/v1/workers/{id}") => &["revoke"],
         ("DELETE", "/v1/bookings/{id}") => &["following"],
         _ => &[],
     }

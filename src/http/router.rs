@@ -16,7 +16,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::answer::Problem;
 use super::{
     App, bookings, door, events, holds, lease_events, leases, node, query, request_events, requests, resources, tokens,
-    waiting_room,
+    waiting_room, workers,
 };
 use crate::model::{Code, Refusal};
 
@@ -70,7 +70,10 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/leases/{id}/events", get(lease_events::stream))
         .route("/v1/events", get(events::list))
         .route("/v1/events/stream", get(events::stream))
-        .route("/v1/workers", get(node::workers))
+        .route("/v1/workers", get(workers::list))
+        .route("/v1/workers/{id}", delete(workers::remove))
+        .route("/v1/workers/{id}/drain", post(workers::drain).delete(workers::undrain))
+        .route("/v1/workers/{id}/invitation", post(workers::invite))
         .route("/v1/status", get(node::status))
         .route("/v1/doctor", get(node::doctor))
         .route("/v1/healthz", get(node::healthz))

@@ -24,6 +24,18 @@ impl NodeRole {
     }
 }
 
+impl std::str::FromStr for NodeRole {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "gateway" => Ok(NodeRole::Gateway),
+            "worker" => Ok(NodeRole::Worker),
+            _ => Err("a node is a gateway or a worker".to_owned()),
+        }
+    }
+}
+
 impl fmt::Display for NodeRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Running, Surroundings, start, stop};
-use crate::cli::{ConfigArgs, Operator, UpArgs};
+use crate::cli::{ConfigArgs, JoinArgs, Operator, PkiCommand, UpArgs};
 use crate::config::{Effective, Lab, Source, environment};
 use crate::model::{Code, NodeRole, Refusal};
 use crate::telemetry;
@@ -34,6 +34,14 @@ impl Operator for Commands {
         ended
     }
 
+    fn join(&self, args: JoinArgs) -> anyhow::Result<ExitCode> {
+        super::joining::run(&args)
+    }
+
+    fn pki(&self, command: PkiCommand, json: bool) -> anyhow::Result<ExitCode> {
+        super::pki::run(&command, json)
+    }
+
     fn check_config(&self, args: ConfigArgs) -> anyhow::Result<ExitCode> {
         let effective = load(args.config)?;
         if args.json {
@@ -53,7 +61,7 @@ impl Operator for Commands {
 }
 
 /// Data on stdout. A reader that has seen enough is a success, and no reason for a node to end.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -64,7 +72,7 @@ fn load(config: Option<std::path::PathBuf>) -> anyhow::Result<Effective> {
 }
 
 /// An error of the configuration, with what is behind it.
-fn bad(error: &dyn std::error::Error) -> Refusal {
+pub(super) fn bad(error: &dyn std::error::Error) -> Refusal {
     Refusal::new(Code::BadRequest, chain(error))
 }
 
@@ -142,7 +150,7 @@ fn announce_ready(running: &[Running]) -> impl Future<Output = String> + use<> {
 }
 
 /// How this program is called: by its name where the shell finds it so, else by its path.
-fn program() -> String {
+pub(super) fn program() -> String {
     let Ok(here) = std::env::current_exe() else { return "berth".to_owned() };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("berth")).find(|file| file.is_file());

@@ -121,6 +121,7 @@ fn office(lab: &Lab, node: &mut Prepared, listener: &Listener, around: &Surround
         address: dialled(config, Some(listener.local_addr())),
         authority: node.identity.authority(),
         issuer: node.issuer.take(),
+        configured: lab.workers.iter().map(|worker| worker.name.clone()).collect(),
         roster,
         file,
         clock: around.clock.clone(),

@@ -6,6 +6,8 @@
 mod command;
 mod error;
 mod gateway;
+mod joining;
+mod pki;
 mod prepare;
 mod running;
 mod worker;

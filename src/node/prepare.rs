@@ -82,13 +82,13 @@ fn one_for_each(pki: &PkiPaths) -> Result<(), StartError> {
 }
 
 /// Makes the directory, and takes it back from others where an older one was wider.
-fn private(directory: &Path) -> std::io::Result<()> {
+pub(super) fn private(directory: &Path) -> std::io::Result<()> {
     make_private_dir(directory)?;
     std::fs::set_permissions(directory, Permissions::from_mode(0o700))
 }
 
 /// One process for each node: the lock is the kernel's and ends with the process, however it ends.
-fn lock(directory: &Path, node: &NodeName) -> Result<File, StartError> {
+pub(super) fn lock(directory: &Path, node: &NodeName) -> Result<File, StartError> {
     let path = directory.join("lock");
     let failed = |source| StartError::Directory { path: directory.to_owned(), source };
     let mut options = OpenOptions::new();

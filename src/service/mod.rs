@@ -1,7 +1,8 @@
 //! What both roles answer. A host and a gateway implement [`Coordinator`]; the front doors know only this.
 //!
 //! Every answer is one of the shapes in [`views`], every question one of those in [`ask`], and every "no" a
-//! [`Refusal`]. What is about bookings and holds is in [`calendar`].
+//! [`Refusal`]. What is about bookings and holds is in [`calendar`], what operators do with workers in
+//! [`workers`].
 
 mod access;
 pub mod answers;
@@ -11,6 +12,7 @@ mod gateway;
 mod host;
 mod log;
 pub mod views;
+pub mod workers;
 
 use std::time::Duration;
 
@@ -22,11 +24,12 @@ use self::calendar::Calendars;
 pub use self::gateway::GatewayService;
 pub use self::host::HostService;
 use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView};
+use self::workers::WorkerOperations;
 use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RenewAsk, RequestId, Requester, ResourceAddress, Selector};
 
 /// The operations of a node. Every wait in here is bounded.
 #[async_trait]
-pub trait Coordinator: Calendars {
+pub trait Coordinator: Calendars + WorkerOperations {
     /// Leases a named resource now, or stands in its waiting room, or refuses (SPEC §2, door 1).
     async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal>;
 

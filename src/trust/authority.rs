@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use webpki::KeyUsage;
 
 use super::file::{make_private_dir, replace_private_file};
-use super::{PeerName, PeerVerifier, PkiFiles, PublicKey, TrustError};
+use super::{PeerName, PeerVerifier, PkiFiles, PublicKey, Sha256Print, TrustError};
 use crate::model::{LabName, NodeName, NodeRole};
 
 /// How long a certificate is valid.
@@ -82,7 +82,7 @@ impl Authority {
     /// A certificate for a worker that has proved to have `key`, and that of the authority, both PEM.
     ///
     /// # Errors
-    /// The authority's certificate cannot be read, or is of another lab or key: then what it would sign is worth nothing.
+    /// As for [`Self::check`].
     pub fn certify_worker(
         &self,
         worker: &NodeName,
@@ -91,18 +91,35 @@ impl Authority {
     ) -> Result<(String, String), TrustError> {
         let name = PeerName { lab: self.lab.clone(), role: NodeRole::Worker, node: worker.clone() };
         let made = self.sign(&name, key, now)?;
-        let read = |source| TrustError::Read { path: self.certificate.clone(), source };
-        let authority = fs::read_to_string(&self.certificate).map_err(read)?;
+        let (authority, _) = self.verified(&made)?;
+        Ok((made.pem(), authority))
+    }
+
+    /// The fingerprint of the authority's certificate, if what it signs holds.
+    ///
+    /// # Errors
+    /// The certificate cannot be read, or is of another lab or key.
+    pub fn check(&self, now: Timestamp) -> Result<Sha256Print, TrustError> {
+        let node = "anybody".parse().expect("the word is a node name");
+        let name = PeerName { lab: self.lab.clone(), role: NodeRole::Worker, node };
+        let made = self.sign(&name, &KeyPair::generate()?, now)?;
+        Ok(Sha256Print::of_certificate(&self.verified(&made)?.1))
+    }
+
+    /// The authority's certificate, if it is what holds `made`.
+    fn verified(&self, made: &rcgen::Certificate) -> Result<(String, CertificateDer<'static>), TrustError> {
+        let path = &self.certificate;
+        let text = fs::read_to_string(path).map_err(|source| TrustError::Read { path: path.clone(), source })?;
         let wrong = |error: String| TrustError::Content {
-            path: self.certificate.clone(),
-            why: format!("is not the certificate of lab {} and of the CA key beside it ({error})", self.lab),
+            path: path.clone(),
+            why: format!("is not the CA of lab {}, or not of the key beside it ({error})", self.lab),
         };
-        let anchor = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        let anchor = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
         let verifier = PeerVerifier::new(&anchor, self.lab.clone(), NodeRole::Worker, None);
         let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
         let checked = verifier.check(made.der(), &[], UnixTime::now(), KeyUsage::client_auth());
         checked.map_err(|error| wrong(error.to_string()))?;
-        Ok((made.pem(), authority))
+        Ok((text, anchor))
     }
 
     fn sign(

@@ -1,7 +1,7 @@
 //! A machine that joins: its key, the proof that it has it, and whom it takes for the gateway (SPEC §9 Joining).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{KeyPair, PublicKeyData, SignatureAlgorithm, SigningKey};
@@ -26,30 +26,42 @@ const POINT_BYTES: usize = 65;
 /// A signature of P-256 in DER takes less.
 const PROOF_BYTES_MAX: usize = 80;
 
+/// The key that a machine joins with, until it has joined. The one that its node may have stays in use meanwhile.
+const PENDING: &str = "join.key";
+const KEPT: &str = "node.key";
+
 /// The key of a machine that joins. It never leaves the machine.
 pub struct JoinerKey(KeyPair);
 
 impl JoinerKey {
-    /// The key in `<node directory>/node.key`, made if there is none, or in any case if `anew`.
+    /// The key of an earlier try in `node_dir`, else the key of the node there, unless it is to be made `anew`; else a new
+    /// one, which is on disk when this returns.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
+    /// A file cannot be read or written, or holds something else.
     pub fn open(node_dir: &Path, anew: bool) -> Result<Self, TrustError> {
-        let path = node_dir.join("node.key");
-        let write = |source| TrustError::Write { path: path.clone(), source };
-        if path.exists() && !anew {
-            let text = fs::read_to_string(&path).map_err(|source| TrustError::Read { path: path.clone(), source })?;
-            let content = |why: String| TrustError::Content { path: path.clone(), why };
-            let key = KeyPair::from_pem(&text).map_err(|error| content(format!("holds no key ({error})")))?;
-            if !key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
-                let why = "is a key of another kind than Berth makes; use --new-key to make another";
-                return Err(content(why.to_owned()));
-            }
-            return Ok(Self(key));
+        let (pending, kept) = (node_dir.join(PENDING), node_dir.join(KEPT));
+        if pending.exists() {
+            return Self::read(&pending);
         }
+        if kept.exists() && !anew {
+            return Self::read(&kept);
+        }
+        let write = |source| TrustError::Write { path: pending.clone(), source };
         make_private_dir(node_dir).map_err(write)?;
         let key = KeyPair::generate()?;
-        replace_private_file(&path, key.serialize_pem().as_bytes()).map_err(write)?;
+        replace_private_file(&pending, key.serialize_pem().as_bytes()).map_err(write)?;
+        Ok(Self(key))
+    }
+
+    fn read(path: &Path) -> Result<Self, TrustError> {
+        let text = fs::read_to_string(path).map_err(|source| TrustError::Read { path: path.to_owned(), source })?;
+        let content = |why: String| TrustError::Content { path: path.to_owned(), why };
+        let key = KeyPair::from_pem(&text).map_err(|error| content(format!("holds no key ({error})")))?;
+        if !key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
+            let why = "is a key of another kind than Berth makes; use --new-key to make another";
+            return Err(content(why.to_owned()));
+        }
         Ok(Self(key))
     }
 
@@ -181,17 +193,18 @@ impl ServerCertVerifier for Host {
 /// Where the files of a machine that has joined lie: all in its node's directory.
 pub fn joined_files(node_dir: &Path) -> PkiFiles {
     let file = |name: &str| node_dir.join(name);
-    PkiFiles { ca: file("ca.crt"), cert: file("node.crt"), key: file("node.key") }
+    PkiFiles { ca: file("ca.crt"), cert: file("node.crt"), key: file(KEPT) }
 }
 
-/// Keeps what the gateway has answered, after checking that it is of the invitation's CA; whether it is this machine's
-/// is for [`Identity::load`](super::Identity::load) to say.
+/// Keeps what the gateway has answered for `key`, after checking that it is of the invitation's CA; whether it is this
+/// machine's is for [`Identity::load`](super::Identity::load) to say.
 ///
 /// # Errors
 /// The CA is another, or a file cannot be written.
 pub fn keep_answer(
     invitation: &Invitation,
     node_dir: &Path,
+    key: &JoinerKey,
     certificate: &str,
     authority: &str,
 ) -> Result<PkiFiles, TrustError> {
@@ -201,11 +214,18 @@ pub fn keep_answer(
         let why = "the gateway has answered with another CA than that of the invitation; nothing is kept".to_owned();
         return Err(TrustError::Content { path: files.ca, why });
     }
-    for (path, text) in [(&files.ca, authority), (&files.cert, certificate)] {
-        let write = |source| TrustError::Write { path: PathBuf::from(path), source };
+    let private = key.0.serialize_pem();
+    for (path, text) in [(&files.ca, authority), (&files.key, &private), (&files.cert, certificate)] {
+        let write = |source| TrustError::Write { path: path.clone(), source };
         replace_private_file(path, text.as_bytes()).map_err(write)?;
     }
-    Ok(files)
+    // Last: a crash before this is mended by joining again with the same key.
+    match fs::remove_file(node_dir.join(PENDING)) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrustError::Write { path: node_dir.join(PENDING), source })
+        }
+        _ => Ok(files),
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +239,8 @@ mod tests {
         let (public, proof) = (key.public().to_hex(), key.prove(b"this connection").unwrap());
         assert_eq!(PublicKey::proven(&public, &proof, b"this connection"), Some(key.public()));
         assert_eq!(PublicKey::proven(&public, &proof, b"another"), None);
-        let another = JoinerKey::open(directory.path(), true).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let another = JoinerKey::open(elsewhere.path(), false).unwrap();
         assert_ne!(another.public(), key.public());
         assert_eq!(PublicKey::proven(&another.public().to_hex(), &proof, b"this connection"), None);
         for bad in ["", "00", &public[2..], &"ff".repeat(POINT_BYTES), &"ff".repeat(100_000)] {
@@ -232,9 +253,43 @@ mod tests {
     fn a_key_is_the_same_at_the_next_try_and_never_shown() {
         let directory = tempfile::tempdir().unwrap();
         let key = JoinerKey::open(directory.path(), false).unwrap();
-        assert_eq!(JoinerKey::open(directory.path(), false).unwrap().public(), key.public());
+        assert_eq!(JoinerKey::open(directory.path(), true).unwrap().public(), key.public(), "that try is not over");
         assert_eq!(format!("{key:?}"), "JoinerKey(…)");
-        fs::write(directory.path().join("node.key"), "nonsense").unwrap();
-        assert!(JoinerKey::open(directory.path(), false).unwrap_err().to_string().contains("node.key: holds no key"));
+        fs::write(directory.path().join(PENDING), "nonsense").unwrap();
+        assert!(JoinerKey::open(directory.path(), false).unwrap_err().to_string().contains("join.key: holds no key"));
+    }
+
+    #[test]
+    fn a_new_key_takes_the_place_of_the_old_one_only_with_the_answer() {
+        let (directory, lab) = (tempfile::tempdir().unwrap(), "berlin".parse().unwrap());
+        let now = crate::clock::Clock::system().now().wall;
+        let authority = super::super::Authority::open(&directory.path().join("ca"), &lab, now).unwrap();
+        let invitation = Invitation {
+            lab,
+            worker: "rack-3".parse().unwrap(),
+            gateway: "gateway".parse().unwrap(),
+            address: "gw:1".to_owned(),
+            authority: authority.check(now).unwrap(),
+            secret: super::super::InvitationSecret::generate().unwrap(),
+        };
+        let node_dir = directory.path().join("rack-3");
+        let join = |anew| {
+            let key = JoinerKey::open(&node_dir, anew).unwrap();
+            let (certificate, ca) = authority.certify_worker(&invitation.worker, &key.public(), now).unwrap();
+            let files = keep_answer(&invitation, &node_dir, &key, &certificate, &ca).unwrap();
+            super::super::Identity::load(&files, &invitation.lab, NodeRole::Worker, &invitation.worker).unwrap();
+            key.public()
+        };
+        let first = join(false);
+        assert_eq!(join(false), first, "once more with the same key");
+        let kept = fs::read(node_dir.join(KEPT)).unwrap();
+        JoinerKey::open(&node_dir, true).unwrap();
+        assert_eq!(fs::read(node_dir.join(KEPT)).unwrap(), kept, "nobody has answered for the new one");
+        assert_ne!(join(true), first);
+        let foreign = Invitation { authority: Sha256Print::of(b"another"), ..invitation.clone() };
+        let key = JoinerKey::open(&node_dir, false).unwrap();
+        let (certificate, ca) = authority.certify_worker(&invitation.worker, &key.public(), now).unwrap();
+        let refused = keep_answer(&foreign, &node_dir, &key, &certificate, &ca).unwrap_err().to_string();
+        assert!(refused.contains("another CA than that of the invitation"), "{refused}");
     }
 }

@@ -39,11 +39,7 @@ impl FromStr for PeerName {
         let mut parts = uri.strip_prefix("berth://").ok_or_else(refused)?.split('/');
         let mut next = || parts.next().ok_or_else(refused);
         let lab = next()?.parse().map_err(|_| refused())?;
-        let role = match next()? {
-            "gateway" => NodeRole::Gateway,
-            "worker" => NodeRole::Worker,
-            _ => return Err(refused()),
-        };
+        let role = next()?.parse().map_err(|_| refused())?;
         let node = next()?.parse().map_err(|_| refused())?;
         if parts.next().is_some() { Err(refused()) } else { Ok(Self { lab, role, node }) }
     }

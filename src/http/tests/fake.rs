@@ -17,9 +17,10 @@ use crate::service::Coordinator;
 use crate::service::answers::{Acquired, Events, Left, Notice, Pending, Renewed};
 use crate::service::ask::EventQuery;
 use crate::service::views::{
-    EventView, LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts, ResourceView,
-    StatusView, WaiterView, WaitingRoomView, WorkerView,
+    Connection, EventView, LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts,
+    ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
 };
+use crate::service::workers::{InvitationMade, WorkerOperations, WorkerRemoved};
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 
 pub(super) const REQUEST: &str = "req_0198f3a0-0000-7000-8000-000000000000";
@@ -162,6 +163,43 @@ fn known(id: &LeaseId) -> Result<(), Refusal> {
     match id.as_str() {
         "gone" => Err(Refusal::new(Code::UnknownLease, "no active lease gone").with("leaseId", "gone")),
         _ => Ok(()),
+    }
+}
+
+#[async_trait]
+impl WorkerOperations for Fake {
+    async fn invite(&self, caller: &Caller, worker: &NodeName) -> Result<InvitationMade, Refusal> {
+        self.note(format!("invite {worker}"));
+        admins_only(caller)?;
+        Ok(InvitationMade { invitation: format!("berth-join:{worker}"), expires_at: Timestamp::UNIX_EPOCH })
+    }
+
+    async fn drain_worker(&self, caller: &Caller, worker: &NodeName, drained: bool) -> Result<WorkerView, Refusal> {
+        self.note(format!("drain worker {worker} {drained}"));
+        admins_only(caller)?;
+        Ok(WorkerView {
+            name: worker.clone(),
+            label: None,
+            connection: Connection::Disconnected,
+            known: false,
+            drained,
+            last_seen_at: None,
+            version: None,
+            protocol: None,
+            resources: 0,
+            leases: 0,
+            queue_length: 0,
+        })
+    }
+
+    async fn remove_worker(&self, caller: &Caller, worker: &NodeName, revoke: bool) -> Result<WorkerRemoved, Refusal> {
+        self.note(format!("remove worker {worker} {revoke}"));
+        admins_only(caller)?;
+        match worker.as_str() {
+            "gone" => Err(Refusal::new(Code::UnknownWorker, "no worker gone")),
+            "here" if !revoke => Err(Refusal::new(Code::WorkerConnected, "stop it first")),
+            _ => Ok(WorkerRemoved { name: worker.clone(), revoked: revoke, message: "removed".to_owned() }),
+        }
     }
 }
 
