@@ -77,7 +77,7 @@ impl LinkError {
         match (self.alert(), self) {
             (Some(CERTIFICATE_EXPIRED), _) => "its certificate has expired, or is not valid yet".to_owned(),
             (Some(UNKNOWN_CA), _) => "its certificate is of another CA".to_owned(),
-            (_, LinkError::Connection(TransportError(error))) if !error.reason.is_empty() => error.reason.clone(),
+            (_, LinkError::Connection(TransportError(error))) if !error.reason.is_empty() => said(&error.reason),
             (_, LinkError::Connection(ConnectionClosed(close))) if !close.reason.is_empty() => text(&close.reason),
             (_, LinkError::Connection(ApplicationClosed(close))) if !close.reason.is_empty() => text(&close.reason),
             (_, LinkError::Connection(error)) => error.to_string(),
@@ -105,7 +105,12 @@ impl LinkError {
 
 /// What a peer says when it closes: a claim, cut and without what could garble a terminal.
 fn text(reason: &[u8]) -> String {
-    String::from_utf8_lossy(reason).chars().filter(|c| !c.is_control()).take(300).collect()
+    said(&String::from_utf8_lossy(reason)).chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+/// Without what rustls puts before a text of ours.
+fn said(reason: &str) -> String {
+    reason.strip_prefix("unexpected error: ").unwrap_or(reason).to_owned()
 }
 
 /// Why a dial did not end in a link.

@@ -13,7 +13,7 @@ use berth::wire::{PROTOCOL, ProtocolRange, ProtocolVersion};
 
 use crate::lab::{Lab, eventually};
 
-const TODAY: ProtocolRange = PROTOCOL;
+pub const TODAY: ProtocolRange = PROTOCOL;
 const LATER: ProtocolRange = ProtocolRange { min: ProtocolVersion(7), max: ProtocolVersion(9) };
 
 /// A node's own key and certificate as they lie under `state`, made by the authority there if the node has none.
@@ -33,7 +33,7 @@ pub async fn dial_at(address: &str, identity: &Identity, gateway: &str) -> Resul
 }
 
 /// Dials the lab's gateway.
-async fn dial(lab: &Lab, identity: &Identity, protocol: ProtocolRange) -> Result<WorkerLink, DialError> {
+pub async fn dial(lab: &Lab, identity: &Identity, protocol: ProtocolRange) -> Result<WorkerLink, DialError> {
     let address = lab.file.gateway.as_ref().unwrap().link.to_string();
     let dialer = Dialer::new(identity, &"gateway".parse().unwrap(), &address, &lab.weather.udp()).unwrap();
     let hello = Hello { protocol, version: "9.9.9".to_owned(), run: uuid::Uuid::new_v4(), incarnation: u64::MAX };

@@ -239,9 +239,15 @@ impl Lab {
 
     /// Runs a command to its end.
     #[track_caller]
-    pub fn finish(&self, mut command: Command) -> Said {
+    pub fn finish(&self, command: Command) -> Said {
+        self.finish_fed(command, Stdio::null())
+    }
+
+    /// The same, with something to read.
+    #[track_caller]
+    pub fn finish_fed(&self, mut command: Command, input: Stdio) -> Said {
         let shown = format!("{command:?}");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let ended = || child.try_wait().expect("a child can be asked");
         if poll(Duration::from_secs(90), ended).is_none() {

@@ -12,6 +12,7 @@ mod fleet_events;
 mod holds;
 mod http;
 mod joined;
+mod joining;
 mod lab;
 mod patience;
 mod ports;
