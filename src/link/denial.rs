@@ -48,7 +48,8 @@ impl Denial {
             44 => Why::Revoked,
             45 => Why::OutOfTime,
             48 => Why::OtherAuthority,
-            49 => Why::OtherName,
+            // What the verifier of peers says of a name comes as a failed handshake.
+            40 | 49 => Why::OtherName,
             120 => Why::OtherProtocol,
             _ => return None,
         };

@@ -56,11 +56,11 @@ impl Dialer {
         // The name in the certificate is checked by the verifier; this one is sent to nobody.
         let connecting = self.endpoint.connect(remote, "gateway.invalid");
         let connection = connecting.map_err(|error| LinkError::Protocol(error.to_string()))?;
-        let connection = connection.await.map_err(|error| told(error.into(), address))?;
+        let connection = connection.await.map_err(LinkError::from)?;
         let link = self.converse(connection.clone(), hello).await;
         // A stream breaks because its connection has ended, and that says why.
         link.map_err(|error| match (error, connection.close_reason()) {
-            (DialError::Link(_), Some(ended)) => told(ended.into(), address),
+            (DialError::Link(_), Some(ended)) => LinkError::from(ended).into(),
             (error, _) => error,
         })
     }
@@ -92,17 +92,6 @@ impl Dialer {
     pub async fn close(&self) {
         self.endpoint.close(0u8.into(), b"the worker stops");
         let _ = timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
-    }
-}
-
-/// What the operator of a worker is told of a connection that has ended.
-fn told(error: LinkError, address: &str) -> DialError {
-    if error.refused_by_us() {
-        DialError::NotTheGateway { address: address.to_owned(), why: error.why() }
-    } else if error.refused_by_peer() {
-        DialError::NotAccepted { why: error.why() }
-    } else {
-        error.into()
     }
 }
 

@@ -128,20 +128,6 @@ pub enum DialError {
     /// The link failed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// Whoever answers there is not this worker's gateway.
-    #[error("this worker does not accept who answers at {address}: {why}; check gateway.address and the certificates")]
-    NotTheGateway {
-        /// Who was dialled.
-        address: String,
-        /// Why not.
-        why: String,
-    },
-    /// The gateway does not accept this worker's certificate.
-    #[error("the gateway does not accept this worker's certificate: {why}; issue another, or join anew")]
-    NotAccepted {
-        /// Why, as the gateway says.
-        why: String,
-    },
     /// No common protocol version.
     #[error("the gateway speaks protocol {theirs}, this worker {ours}: upgrade the older one")]
     Incompatible {
