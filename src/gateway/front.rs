@@ -129,6 +129,8 @@ pub(super) struct Worker {
     pub(super) incompatible: bool,
     /// True when an operator has taken it out: it gets no new requests by selector.
     pub(super) drained: bool,
+    /// How often it has not answered yet whether it is out; until then it may refuse what it is to take again.
+    pub(super) drains_out: u32,
     pub(super) hello: Option<Hello>,
     pub(super) last_seen: Option<Timestamp>,
     /// Calls that it has not answered.
@@ -151,7 +153,7 @@ impl Worker {
 
     /// True when it is to get requests by selector.
     pub(super) fn serves_fleet(&self) -> bool {
-        self.takes_requests() && !self.drained
+        self.takes_requests() && !self.drained && self.drains_out == 0
     }
 
     /// True when it has so many calls to answer that the rest of the room is left to renewals and releases.
@@ -327,6 +329,7 @@ impl Actor for Front {
             FrontMessage::Stop => state.stop_admitting(),
             FrontMessage::Enrolled(worker) => state.enrolled(&worker).await?,
             FrontMessage::Drained { worker, drained } => state.drained(&worker, drained),
+            FrontMessage::ToldDrained(worker) => state.told_drained(&worker),
             FrontMessage::Removed { worker, revoked } => state.removed(&worker, revoked),
             FrontMessage::Rejected(rejection) => state.rejected(rejection),
             FrontMessage::Down { worker, link, why } => state.down(&worker, link, &why),

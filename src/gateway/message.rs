@@ -264,6 +264,9 @@ pub enum FrontMessage {
         /// Which of the two.
         drained: bool,
     },
+    /// From a session: the worker has been told last whether it is out, or will be with its next link.
+    #[doc(hidden)]
+    ToldDrained(NodeName),
     /// A worker is off the roster, and that is on disk.
     Removed {
         /// Which.

@@ -63,6 +63,7 @@ pub(super) async fn enrol(
         view: None,
         incompatible: false,
         drained: worker.drained,
+        drains_out: 0,
         hello: None,
         last_seen: None,
         calls_out: 0,
@@ -90,10 +91,19 @@ impl FrontState {
     pub(super) fn drained(&mut self, name: &NodeName, drained: bool) {
         let Some(worker) = self.workers.get_mut(name).filter(|worker| worker.drained != drained) else { return };
         worker.drained = drained;
+        worker.drains_out += 1;
         let _ = worker.session.cast(SessionMessage::Drained(drained));
         let kind = if drained { EventKind::WorkerDrainStarted } else { EventKind::WorkerDrainEnded };
         self.emit(Event::new(kind).with("worker", name.as_str()));
         self.pump_due = true;
+    }
+
+    /// A worker knows whether it is out.
+    pub(super) fn told_drained(&mut self, name: &NodeName) {
+        if let Some(worker) = self.workers.get_mut(name) {
+            worker.drains_out = worker.drains_out.saturating_sub(1);
+            self.pump();
+        }
     }
 
     /// A worker is off the roster: its link ends, its leases are routed no more, and what was out at it is given up.

@@ -280,17 +280,22 @@ impl SessionState {
     /// Says over the link that is up whether the worker is drained. A link on which that does not get through is given
     /// up, because the next one begins with it.
     fn tell_drained(&self) {
-        let Some(up) = &self.link else { return };
+        let told = FrontMessage::ToldDrained(self.around.worker.clone());
+        // Without a link the next one begins with it.
+        let Some(up) = &self.link else { return self.tell(told) };
         let (drained, closer, worker) = (self.around.drained, up.closer.clone(), self.around.worker.clone());
         let Ok(pending) = up.asker.send(Call::DrainWorker { drained }) else {
-            return closer.close("the worker cannot be told whether it is drained");
+            closer.close("the worker cannot be told whether it is drained");
+            return self.tell(told);
         };
+        let front = self.around.front.clone();
         tokio::spawn(async move {
             match pending.answer(CALL_BOUND).await {
                 Ok((Answer::Drained(now), _)) if now == drained => {}
                 Ok((answer, _)) => tracing::warn!(%worker, ?answer, drained, "a worker does not follow its draining"),
                 Err(_) => closer.close("the worker did not say whether it is drained"),
             }
+            let _ = front.cast(told);
         });
     }
 
