@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth::link::listen::Listener;
+use berth::link::listen::{Greeted, Listener};
 use berth::link::{Denial, DialError};
 use berth::model::{Caller, NodeRole};
 use berth::service::Coordinator;
@@ -130,7 +130,8 @@ fn a_worker_notices_at_its_next_packet_that_its_gateway_was_killed_and_started_a
     let (address, listener) = listening("127.0.0.1:0");
     drop(_inside);
     let greeting = gateway.spawn(async move {
-        let guest = listener.accept().await.unwrap().greet().await.unwrap();
+        let greeted = listener.accept().await.unwrap().greet().await.unwrap();
+        let Greeted::Worker(guest) = greeted else { panic!("a worker does not ask to join") };
         let welcome = Welcome::Accepted { protocol: PROTOCOL.max, drained: false, events_after: None };
         let link = guest.welcome(welcome).await.unwrap();
         std::future::pending::<()>().await;

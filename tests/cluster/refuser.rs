@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use berth::admission::ticket::TicketKey;
 use berth::host::Subscription;
 use berth::host::message::{Asked, DeskMessage, Origin, Said};
-use berth::host::uplink::Uplink;
+use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
 use berth::model::{Ask, Code, Fence, NodeRole, Refusal};
-use berth::wire::report::{Changed, Delta, ResourceReport};
+use berth::store::Store;
+use berth::wire::report::{Changed, Delta, Report, ResourceReport};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -45,8 +47,9 @@ impl Script {
 pub struct Refuser {
     uplink: JoinHandle<()>,
     desk: ActorRef<DeskMessage>,
-    deltas: Arc<Mutex<Option<mpsc::Sender<Delta>>>>,
+    reports: Arc<Mutex<Option<mpsc::Sender<Report>>>>,
     number: Arc<Mutex<u64>>,
+    _store: (Store, tempfile::TempDir),
 }
 
 impl Drop for Refuser {
@@ -75,12 +78,15 @@ pub fn board(platform: &str) -> ResourceReport {
 impl Refuser {
     /// Takes the place of a worker of the lab's, with this board.
     pub async fn join(lab: &Lab, name: &str, report: ResourceReport, script: &Script) -> Self {
-        let (deltas, number) = (Arc::default(), Arc::new(Mutex::new(0)));
+        let (reports, number) = (Arc::default(), Arc::new(Mutex::new(0)));
         let arguments =
-            DeskState { report, script: script.clone(), deltas: Arc::clone(&deltas), number: Arc::clone(&number) };
+            DeskState { report, script: script.clone(), reports: Arc::clone(&reports), number: Arc::clone(&number) };
         let (desk, _) = Actor::spawn(None, Desk, arguments).await.unwrap();
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let (store, events, ..) = Store::open(&directory.path().join("berth.db"), lab.clock.now()).unwrap();
+        let (standings, _) = Standings::new("gateway".parse().unwrap(), address.clone(), &lab.clock);
         let uplink = Uplink {
             dialer: Arc::new(Dialer::new(&identity, &gateway, &address, &lab.weather.udp()).unwrap()),
             address,
@@ -89,8 +95,12 @@ impl Refuser {
             incarnation: u64::MAX,
             clock: lab.clock.clone(),
             max_ttl: std::time::Duration::from_secs(24 * 3600),
+            events,
+            tickets: Arc::new(TicketKey::new(&[7; 32])),
+            standings,
         };
-        Self { uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }), desk, deltas, number }
+        let uplink = tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await });
+        Self { uplink, desk, reports, number, _store: (store, directory) }
     }
 
     /// Reports the board anew.
@@ -100,9 +110,9 @@ impl Refuser {
             *number += 1;
             *number
         };
-        let sender = self.deltas.lock().unwrap().clone().expect("somebody has subscribed");
+        let sender = self.reports.lock().unwrap().clone().expect("somebody has subscribed");
         let delta = Delta { incarnation: u64::MAX, number, change: Changed::Resource(report) };
-        sender.send(delta).await.unwrap();
+        sender.send(Report::Delta(delta)).await.unwrap();
     }
 }
 
@@ -111,7 +121,7 @@ struct Desk;
 struct DeskState {
     report: ResourceReport,
     script: Script,
-    deltas: Arc<Mutex<Option<mpsc::Sender<Delta>>>>,
+    reports: Arc<Mutex<Option<mpsc::Sender<Report>>>>,
     number: Arc<Mutex<u64>>,
 }
 
@@ -132,11 +142,14 @@ impl Actor for Desk {
     ) -> Result<(), ActorProcessingErr> {
         let number = *state.number.lock().unwrap();
         match message {
-            DeskMessage::Subscribe(reply) => {
-                let (sender, deltas) = mpsc::channel(8);
-                *state.deltas.lock().unwrap() = Some(sender);
+            DeskMessage::Digest | DeskMessage::Link(_) => {}
+            DeskMessage::DrainWorker(drained, reply) => drop(reply.send(Said { result: Ok(drained), number })),
+            DeskMessage::Subscribe(_, reply) => {
+                let (sender, reports) = mpsc::channel(8);
+                *state.reports.lock().unwrap() = Some(sender);
                 let resources = vec![state.report.clone()];
-                let _ = reply.send(Subscription { incarnation: u64::MAX, number, resources, deltas });
+                let (incarnation, waiting, settled) = (u64::MAX, Vec::new(), Vec::new());
+                let _ = reply.send(Subscription { incarnation, number, resources, waiting, settled, reports });
             }
             DeskMessage::Request { ask, origin: Origin::Gateway { attempt, .. }, reply } => {
                 state.script.asked.lock().unwrap().push((*ask, attempt));

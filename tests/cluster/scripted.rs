@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
-use berth::link::listen::{GatewayLink, Guest, Listener};
+use berth::link::listen::{GatewayLink, Greeted, Guest, Listener};
 use berth::link::{read, write};
 use berth::model::{Code, Fingerprint, LeftOut, Mode, NodeRole, Refusal, RequestId, ResourceId, Target};
 use berth::node::{self, Running, Surroundings};
@@ -114,7 +114,10 @@ impl Scripted {
     /// The next dial of the worker's.
     pub async fn knock(&self) -> Guest {
         let arriving = tokio::time::timeout(BOUND, self.listener.accept()).await.expect("the worker dials").unwrap();
-        arriving.greet().await.unwrap()
+        match arriving.greet().await.unwrap() {
+            Greeted::Worker(guest) => guest,
+            Greeted::Joiner(_) => panic!("a worker does not ask to join"),
+        }
     }
 
     /// Judges the certificate of the next that dials, and takes no more notice of it.
