@@ -6,6 +6,7 @@
 )]
 
 mod bookings;
+mod chaos;
 mod chosen_id;
 mod config;
 mod fleet_events;
