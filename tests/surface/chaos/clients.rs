@@ -41,6 +41,9 @@ struct Attempt {
     ask: Ask,
     path: String,
     body: Value,
+    /// The lease was granted after this, if there is one: the start of the latest call that was answered without it, and
+    /// of the first one before that.
+    since: Option<At>,
 }
 
 impl Client {
@@ -58,9 +61,9 @@ impl Client {
         self.life += 1;
         loop {
             let wait_by_name = self.dice.percent(50);
-            let attempt = self.attempt(Wait::Attended, wait_by_name, true, 2000);
-            if let Some(lease) = self.obtain(&attempt).await {
-                self.give_back(&attempt, &lease).await;
+            let mut attempt = self.attempt(Wait::Attended, wait_by_name, true, 2000);
+            if let Some(lease) = self.obtain(&mut attempt).await {
+                self.give_back(&mut attempt, &lease).await;
                 return self.recorder.now();
             }
             sleep(self.dice.ms(50..300)).await;
@@ -74,9 +77,9 @@ impl Client {
         // Whoever waits comes back for its place, and for that it has a key.
         let keyed = wait == Wait::Attended || self.dice.percent(60);
         let ttl = if self.dice.percent(10) { 20_000 } else { self.dice.number(2000..5000) };
-        let attempt = self.attempt(wait, by_name, keyed, ttl);
-        if let Some(lease) = self.obtain(&attempt).await {
-            self.use_up(&attempt, &lease).await;
+        let mut attempt = self.attempt(wait, by_name, keyed, ttl);
+        if let Some(lease) = self.obtain(&mut attempt).await {
+            self.use_up(&mut attempt, &lease).await;
         }
         if &*self.door.node != "gateway" {
             self.look().await;
@@ -117,11 +120,11 @@ impl Client {
         }
         let key = keyed.then_some(name);
         let ask = Ask { requester: format!("admin/{sub}"), key, resource, wait, priority };
-        Attempt { number: self.attempts, ask, path, body }
+        Attempt { number: self.attempts, ask, path, body, since: None }
     }
 
     /// Asks until there is a lease, or a no, or it goes away.
-    async fn obtain(&mut self, attempt: &Attempt) -> Option<Lease> {
+    async fn obtain(&mut self, attempt: &mut Attempt) -> Option<Lease> {
         let begun = Instant::now();
         let mut body = attempt.body.clone();
         while begun.elapsed() < PATIENCE {
@@ -168,9 +171,10 @@ impl Client {
     }
 
     /// Renews, gives back, forgets, comes too late, asks twice.
-    async fn use_up(&mut self, attempt: &Attempt, lease: &Lease) {
+    async fn use_up(&mut self, attempt: &mut Attempt, lease: &Lease) {
         if attempt.ask.key.is_some() && self.dice.percent(20) {
-            self.ask(attempt, &attempt.body).await;
+            let body = attempt.body.clone();
+            self.ask(attempt, &body).await;
         }
         for _ in 0..self.dice.number(0..5) {
             sleep(self.dice.ms(10..600)).await;
@@ -195,16 +199,17 @@ impl Client {
             _ => self.life += 1,
         }
         if attempt.ask.key.is_some() && self.dice.percent(10) {
-            self.ask(attempt, &attempt.body).await;
+            let body = attempt.body.clone();
+            self.ask(attempt, &body).await;
         }
     }
 
-    async fn give_back(&mut self, attempt: &Attempt, lease: &Lease) {
+    async fn give_back(&mut self, attempt: &mut Attempt, lease: &Lease) {
         let path = format!("/v1/leases/{}?fence={}", lease.id, lease.hold.fence);
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let call = Call::Release(lease.hold.clone());
-            let (answer, _) = self.call(attempt.number, call, Method::DELETE, &path, None, ANSWER_BOUND).await;
+            let (answer, _) = self.call(attempt, call, Method::DELETE, &path, None, ANSWER_BOUND).await;
             if !answer.is_unsure() && !matches!(answer, Answer::Refused { rebuilding: true, .. }) {
                 return;
             }
@@ -213,43 +218,45 @@ impl Client {
         self.life += 1;
     }
 
-    async fn ask(&mut self, attempt: &Attempt, body: &Value) -> (Answer, Option<String>) {
+    async fn ask(&mut self, attempt: &mut Attempt, body: &Value) -> (Answer, Option<String>) {
         let call = Call::Ask(attempt.ask.clone());
         // A dispatch may be out for as long as a fault lasts.
         let bound = ANSWER_BOUND * 3;
-        self.call(attempt.number, call, Method::POST, &attempt.path, Some(body), bound).await
+        let path = attempt.path.clone();
+        self.call(attempt, call, Method::POST, &path, Some(body), bound).await
     }
 
-    async fn poll(&mut self, attempt: &Attempt, request: &str) -> (Answer, Option<String>) {
+    async fn poll(&mut self, attempt: &mut Attempt, request: &str) -> (Answer, Option<String>) {
         let path = format!("/v1/lease-requests/{request}?wait={POLL}");
         let bound = ANSWER_BOUND + Duration::from_secs(POLL);
-        self.call(attempt.number, Call::Poll(attempt.ask.clone()), Method::GET, &path, None, bound).await
+        self.call(attempt, Call::Poll(attempt.ask.clone()), Method::GET, &path, None, bound).await
     }
 
-    async fn renew(&mut self, attempt: &Attempt, lease: &Lease) -> Answer {
+    async fn renew(&mut self, attempt: &mut Attempt, lease: &Lease) -> Answer {
         let (path, body) = (format!("/v1/leases/{}/renew", lease.id), json!({ "fence": lease.hold.fence }));
         let call = Call::Renew(Hold { ..lease.hold.clone() });
-        self.call(attempt.number, call, Method::POST, &path, Some(&body), ANSWER_BOUND).await.0
+        self.call(attempt, call, Method::POST, &path, Some(&body), ANSWER_BOUND).await.0
     }
 
-    async fn leave(&mut self, attempt: &Attempt) {
+    async fn leave(&mut self, attempt: &mut Attempt) {
         let requester = attempt.ask.requester.clone();
         let resource = attempt.ask.resource.clone().expect("one stands in the room of a resource");
         let path = format!("/v1/resources/{resource}/waiting-room/me");
         let call = Call::Leave { requester, resource };
-        self.call(attempt.number, call, Method::DELETE, &path, None, ANSWER_BOUND).await;
+        self.call(attempt, call, Method::DELETE, &path, None, ANSWER_BOUND).await;
     }
 
     async fn look(&mut self) {
-        let resource = self.dice.one(&self.resources).clone();
+        let mut attempt = self.attempt(Wait::No, true, false, 0);
+        let resource = attempt.ask.resource.clone().expect("it is by name");
         let path = format!("/v1/resources/{resource}");
-        self.call(0, Call::Look { resource }, Method::GET, &path, None, ANSWER_BOUND).await;
+        self.call(&mut attempt, Call::Look { resource }, Method::GET, &path, None, ANSWER_BOUND).await;
     }
 
     /// One call, written down; the ticket of one that waits.
     async fn call(
         &mut self,
-        attempt: u64,
+        attempt: &mut Attempt,
         call: Call,
         method: Method,
         path: &str,
@@ -258,12 +265,21 @@ impl Client {
     ) -> (Answer, Option<String>) {
         let start = self.recorder.now();
         let told = self.door.call(method, path, body, bound).await;
-        let answer = told.as_ref().map_or(Answer::Unknown, |body| self.recorder.understand(body));
+        let mut answer = told.as_ref().map_or(Answer::Unknown, |body| self.recorder.understand(body));
+        let since = match (&call, &answer) {
+            (Call::Ask(_) | Call::Poll(_), Answer::Waiting { .. } | Answer::Standing) => attempt.since.insert(start),
+            (Call::Ask(_) | Call::Poll(_), _) => attempt.since.get_or_insert(start),
+            _ => &start,
+        };
+        if let Answer::Leased(lease) = &mut answer {
+            // A client counts from when it sent (SPEC §1), whatever clock the node has.
+            lease.expires = lease.expires.min(*since + lease.ttl);
+        }
         // Numbers of attempts are each client's own.
-        let attempt = u64::from(self.number) << 32 | attempt;
+        let number = u64::from(self.number) << 32 | attempt.number;
         // What nobody took has no effect.
         if told != Err(Lost::Unreached) {
-            self.recorder.answered((self.number, attempt), &self.door.node, start, call, answer.clone());
+            self.recorder.answered((self.number, number), &self.door.node, start, call, answer.clone());
         }
         let ticket = told.ok().and_then(|body| body["request"]["ticket"].as_str().map(str::to_owned));
         (answer, ticket)

@@ -93,7 +93,8 @@ pub struct Lease {
     pub id: String,
     /// By the worker's word.
     pub granted: At,
-    /// Not before this.
+    pub ttl: Duration,
+    /// It lives until this at least, as its holder counts.
     pub expires: At,
 }
 

@@ -14,9 +14,13 @@ pub struct Network {
     nodes: Vec<String>,
 }
 
-/// Drops at the door of whom the set names, silently: the sender notices nothing.
-const RULES: &str = "table inet chaos { set cut { type ipv4_addr; } \
-                     chain input { type filter hook input priority 0; meta l4proto udp ip saddr @cut drop; } }";
+/// What comes from whom the set names is dropped at the door: the sender notices nothing.
+const RULES: [&str; 4] = [
+    "add table inet chaos",
+    "add set inet chaos cut { type ipv4_addr; }",
+    "add chain inet chaos input { type filter hook input priority 0; }",
+    "add rule inet chaos input meta l4proto udp ip saddr @cut drop",
+];
 
 impl Network {
     /// Builds one.
@@ -47,7 +51,7 @@ impl Network {
             {
                 ip(&format!("-n {space} {command}"))?;
             }
-            network.nft(node, RULES)?;
+            RULES.iter().try_for_each(|rule| network.nft(node, rule))?;
         }
         Ok(network)
     }

@@ -1,7 +1,7 @@
 //! Writes down every call with its times, for all clients of a run.
 
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -70,6 +70,7 @@ impl Recorder {
                 hold: Hold { resource: text(&lease["resourceId"]), fence },
                 id: text(&lease["id"]),
                 granted: self.at_text(&lease["grantedAt"]),
+                ttl: Duration::from_millis(lease["ttlMs"].as_u64().unwrap_or_else(|| panic!("{body}"))),
                 expires: self.at_text(&lease["expiresAt"]),
             });
         }

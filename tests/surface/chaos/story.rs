@@ -23,7 +23,8 @@ pub fn ask(wait: Wait) -> Ask {
 /// The answer that there is a lease.
 pub fn lease(fence: u64, granted: u64, expires: u64) -> Answer {
     let id = format!("lease-{fence}");
-    Answer::Leased(Lease { hold: board(fence), id, granted: ms(granted), expires: ms(expires) })
+    let ttl = ms(expires.saturating_sub(granted));
+    Answer::Leased(Lease { hold: board(fence), id, granted: ms(granted), ttl, expires: ms(expires) })
 }
 
 impl Run {

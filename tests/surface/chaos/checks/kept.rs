@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use crate::chaos::grants::grants;
 use crate::chaos::history::{At, Call, Fact, Hold, Run, SLACK};
 
+/// How a lease ended by its worker's log, and when.
+type End = (Fact, At);
+
 /// Every grant and every release that was answered is in the log of its worker, no lease is said to be gone before the
 /// deadline that its holder knows, and none ends there before that.
 pub fn what_was_answered(run: &Run) -> Vec<String> {
     let mut found = Vec::new();
-    let mut logged: HashMap<&Hold, (bool, Option<(Fact, At)>)> = HashMap::new();
+    let mut logged: HashMap<&Hold, (bool, Option<End>)> = HashMap::new();
     for line in &run.log {
         let (granted, end) = logged.entry(&line.hold).or_default();
         match line.fact {
