@@ -33,3 +33,12 @@ pub(super) fn carry_out(connection: &mut Connection, steps: &[&str]) -> rusqlite
     }
     transaction.commit()
 }
+
+/// Lets the database take a lease beside an exclusive one: the other half of the fault of
+/// [`fault-double-grant`](crate::admission::resource).
+#[cfg(feature = "fault-double-grant")]
+pub(super) fn without_the_last_guard(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "DROP INDEX IF EXISTS one_exclusive_lease; DROP TRIGGER IF EXISTS no_lease_beside_an_exclusive_one;",
+    )
+}

@@ -63,6 +63,8 @@ impl Writer {
             return Err(OpenError::TooNew { path: path.into(), found, known: SCHEMA_VERSION });
         }
         migrate(&mut connection).map_err(failed)?;
+        #[cfg(feature = "fault-double-grant")]
+        super::migrations::without_the_last_guard(&connection).map_err(failed)?;
         let (last, last_group): (u64, i64) = connection
             .query_row("SELECT incarnation, last_group FROM node", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(failed)?;

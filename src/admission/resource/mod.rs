@@ -9,6 +9,8 @@ mod ask;
 mod booked;
 mod change;
 mod draft;
+#[cfg(feature = "fault-double-grant")]
+mod fault;
 mod lease;
 mod refuse;
 mod serve;
