@@ -111,7 +111,8 @@ pub struct FrontState {
     pub(super) rejections: Rejections,
     /// How many sessions there have been.
     pub(super) sessions: u64,
-    pub(super) calls: HashMap<CallId, CallKind>,
+    /// What workers have been asked and when.
+    pub(super) calls: HashMap<CallId, (CallKind, RunTime)>,
     next_call: CallId,
     ticking: bool,
     /// When those are looked at next that are away.
@@ -364,7 +365,7 @@ impl FrontState {
     pub(super) fn ask(&mut self, worker: &NodeName, kind: CallKind, call: Call, bound: Duration) {
         let id = self.next_call;
         self.next_call += 1;
-        self.calls.insert(id, kind);
+        self.calls.insert(id, (kind, self.around.clock.now().run));
         if let Some(worker) = self.workers.get_mut(worker) {
             worker.calls_out += 1;
             // A session that is gone takes the whole node with it.

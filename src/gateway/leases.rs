@@ -67,8 +67,11 @@ impl FrontState {
 
     /// What became of a call.
     pub(super) fn answered(&mut self, worker: &NodeName, incarnation: u64, call: CallId, outcome: Outcome) {
-        let kind = self.calls.remove(&call);
+        let (kind, asked) = self.calls.remove(&call).unzip();
         let mut outcome = outcome;
+        if let (Outcome::Answered(answer, _), Some(asked)) = (&mut outcome, asked) {
+            answer.age(self.around.clock.now().run.left(asked));
+        }
         if let Some(state) = self.workers.get_mut(worker) {
             state.calls_out = state.calls_out.saturating_sub(1);
             // Numbers of a former life of the worker cannot be compared with those of this one, and what it did is in

@@ -22,6 +22,8 @@
 //! - [`Call::Calendar`] asks for bookings and holds ([`calendar`](super::calendar)). Who asks is one of this gateway's own
 //!   requesters; any other is refused. Answer: `calendar` or `refused`.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::calendar::{CalendarAnswer, CalendarCall};
@@ -210,6 +212,19 @@ pub enum Answer {
     Calendar(CalendarAnswer),
     /// No.
     Refused(Refusal),
+}
+
+impl Answer {
+    /// Takes the time since the call was sent off what the answer's lease has left. The answer may have been on its way
+    /// for all of it: nobody is promised more than the worker will keep.
+    pub fn age(&mut self, by: Duration) {
+        match self {
+            Answer::Granted(granted) | Answer::Settled(Some(granted)) | Answer::Renewed(granted) => {
+                granted.lease.age(by)
+            }
+            Answer::Settled(None) | Answer::Released | Answer::Calendar(_) | Answer::Refused(_) => {}
+        }
+    }
 }
 
 /// A lease and what it holds.

@@ -230,6 +230,11 @@ impl LeaseRow {
         (&self.0, self.8, self.5, self.6)
     }
 
+    /// Has so much less to run.
+    pub(super) fn age(&mut self, by: Duration) {
+        self.7 = self.7.saturating_sub(whole_ms(by));
+    }
+
     /// The lease on `resource`, and how long it has to run. A row is a claim: the time left never exceeds the width.
     pub fn into_lease(self, resource: &ResourceId) -> (LeaseRecord, Duration) {
         let Self(

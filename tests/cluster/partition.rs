@@ -37,6 +37,21 @@ async fn a_lease_outlives_a_partition_and_is_renewed_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renew_whose_answer_is_late_promises_no_more_than_its_worker_does() {
+    let lab = Lab::start().await;
+    let lease = lab.acquire("job-1", "pixel", MINUTE).await.unwrap();
+    lab.weather.mute(lab.weather.opened(RACK_1));
+    let heals = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        lab.weather.clear();
+    };
+    let (renewed, ()) = tokio::join!(lab.renew(&lease.id), heals);
+    let told = renewed.unwrap().expires_at;
+    let kept = lab.worker("rack-1").leases(&Caller::admin()).await.unwrap()[0].expires_at;
+    assert!(told <= kept, "{told} is later than {kept}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expiry_during_a_partition_is_known_after_it() {
     let lab = Lab::start().await;
     lab.acquire("job-1", "pixel", Duration::from_secs(10)).await.unwrap();
