@@ -72,6 +72,7 @@ impl Chaos {
         say(&format!("chaos for {:?}; BERTH_CHAOS_SEED={}", self.lasts, self.seed));
         let network = Network::new(&NODES).map_err(|why| say(&format!("SKIPPED: no links are cut: {why}"))).ok();
         let cuts = network.is_some();
+        let is_tested = self.program.is_none();
         let mut nodes = Nodes::start(network, self.program);
         let (gateway, workers) = (nodes.door(GATEWAY), WORKERS.map(|worker| nodes.door(worker)));
         let runtime = Runtime::new().expect("a runtime");
@@ -100,25 +101,41 @@ impl Chaos {
             }
         }
         wait_until(&recorder, self.lasts, &clients);
-        nodes.wait_ready();
-        let links = || runtime.block_on(gateway.get("/v1/workers"));
-        eventually("every worker is connected", BOUND, || are_connected(&links()).then_some(()));
-        let healed = recorder.now();
-        stop.store(true, Ordering::SeqCst);
-        let clients = runtime.block_on(served(clients));
-        // Leases that outlive what comes: of both doors, with names of both kinds.
-        runtime.block_on(take(&gateway, &workers));
-        let mut same = vec![settled_tables(&runtime, &gateway, &workers)];
-        faults.push(nodes.restart_gateway(&recorder));
-        same.push(settled_tables(&runtime, &gateway, &workers));
-        let mut log = Vec::new();
-        for worker in &workers {
-            log.extend(runtime.block_on(nodes::log(worker, &recorder)));
+        let mut run = Run { faults, ..Run::default() };
+        if is_tested {
+            heal(&mut run, &mut nodes, &recorder, &runtime, || {
+                stop.store(true, Ordering::SeqCst);
+                served(clients)
+            });
         }
-        let run = Run { history: recorder.history(), log, faults, healed, clients, tables: same };
+        for worker in &workers {
+            run.log.extend(runtime.block_on(nodes::log(worker, &recorder)));
+        }
+        run.history = recorder.history();
         say(&summary(&run));
         run
     }
+}
+
+/// Waits until all is well again, until all clients have been served, and looks at what is left.
+fn heal<F: Future<Output = Vec<(u32, Option<At>)>>>(
+    run: &mut Run,
+    nodes: &mut Nodes,
+    recorder: &Recorder,
+    runtime: &Runtime,
+    served: impl FnOnce() -> F,
+) {
+    let (gateway, workers) = (nodes.door(GATEWAY), WORKERS.map(|worker| nodes.door(worker)));
+    nodes.wait_ready();
+    let links = || runtime.block_on(gateway.get("/v1/workers"));
+    eventually("every worker is connected", BOUND, || are_connected(&links()).then_some(()));
+    run.healed = recorder.now();
+    run.clients = runtime.block_on(served());
+    // Leases that outlive what comes: of both doors, with names of both kinds.
+    runtime.block_on(take(&gateway, &workers));
+    run.tables.push(settled_tables(runtime, &gateway, &workers));
+    run.faults.push(nodes.restart_gateway(recorder));
+    run.tables.push(settled_tables(runtime, &gateway, &workers));
 }
 
 /// Waits for a moment of the run; a client that has failed ends the test at once.
