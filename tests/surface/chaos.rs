@@ -38,7 +38,7 @@ use self::checks::{Check, SERVED_BOUND};
 use self::clients::Client;
 use self::door::Door;
 use self::history::{Answer, At, Call, Fault, Run, Wait};
-use self::killer::{edges, plan};
+use self::killer::{Planned, What, edges, plan};
 use self::network::Network;
 use self::nodes::{GATEWAY, NODES, Nodes, WORKERS, are_connected, resources, tables};
 use self::recorder::Recorder;
@@ -282,5 +282,28 @@ fn the_checker_catches_a_double_grant() {
     let caught: Vec<&str> = checks::ALL.iter().filter_map(caught).collect();
     for name in ["I1 one holder at a time", "I3 no grant before the former lease ended", "linearizable"] {
         assert!(caught.contains(&name), "{name} found nothing; only {caught:?} did\n{}", summary(&run));
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_either_way_is_lost_and_comes_back() {
+    let network = match Network::new(&NODES) {
+        Ok(network) => network,
+        Err(why) => return say(&format!("SKIPPED: a_link_that_is_cut_either_way_is_lost_and_comes_back: {why}")),
+    };
+    let mut nodes = Nodes::start(Some(network), None);
+    let (runtime, gateway) = (Runtime::new().expect("a runtime"), nodes.door(GATEWAY));
+    let is = |connected: bool| {
+        let what = if connected { "it is connected" } else { "its link is lost" };
+        let workers = || runtime.block_on(gateway.get("/v1/workers"));
+        eventually(what, BOUND, || (are_connected(&workers()) == connected).then_some(()));
+    };
+    is(true);
+    for what in What::ALL.into_iter().filter(|what| what.is_cut()) {
+        let fault = Planned { node: WORKERS[0].to_owned(), what, from: At::ZERO, to: At::ZERO };
+        nodes.suffer(&fault, true);
+        is(false);
+        nodes.suffer(&fault, false);
+        is(true);
     }
 }

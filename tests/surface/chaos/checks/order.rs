@@ -29,9 +29,10 @@ pub fn nobody_overtakes(run: &Run) -> Vec<String> {
         let resource = waiter.ask.resource.as_deref().unwrap_or_default();
         found.extend(grants_of(resource).iter().filter_map(|grant| overtaken(run, &waiter, grant)));
     }
+    let left: Vec<_> = run.history.iter().filter(|entry| matches!(entry.call, Call::Leave { .. })).collect();
     for entry in &run.history {
         if let (Call::Release(hold), Answer::Released { next: Some(next) }) = (&entry.call, &entry.answer) {
-            found.extend(unreserved(run, entry, next, grants_of(&hold.resource)));
+            found.extend(unreserved(&left, entry, next, grants_of(&hold.resource)));
         }
     }
     found
@@ -76,11 +77,11 @@ fn overtaken(run: &Run, waiter: &Waiter<'_>, grant: &Grant) -> Option<String> {
     ))
 }
 
-/// Whether somebody else was granted what a release has kept for `next`.
-fn unreserved(run: &Run, release: &Entry, next: &str, grants: &[Grant]) -> Option<String> {
+/// Whether somebody else was granted what a release has kept for `next`, who is not among those that left.
+fn unreserved(left: &[&Entry], release: &Entry, next: &str, grants: &[Grant]) -> Option<String> {
     let next = next.rsplit(':').next().unwrap_or(next);
     let kept_until = (release.start + GRACE).saturating_sub(SLACK);
-    let is_left = run.history.iter().any(|entry| {
+    let is_left = left.iter().any(|entry| {
         matches!(&entry.call, Call::Leave { requester, .. } if requester == next)
             && entry.start < kept_until
             && entry.end > release.start
