@@ -169,7 +169,7 @@ async fn take(gateway: &Door, workers: &[Door]) {
             // What clients have left behind ends first.
             let mut told = json!(null);
             for _ in 0..300 {
-                told = door.call(Method::POST, &path, Some(&body), BOUND).await.expect("all is well again");
+                told = door.call(Method::POST, &path, None, Some(&body), BOUND).await.expect("all is well again");
                 if told["lease"].is_object() {
                     break;
                 }

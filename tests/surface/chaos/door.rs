@@ -38,9 +38,19 @@ impl Door {
         Self { node: node.into(), base: base.into(), token: token.into(), http }
     }
 
-    /// Asks, and waits for the answer until `bound` is over.
-    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>, bound: Duration) -> Result<Value, Lost> {
+    /// Asks for one of the admin's sub-names, and waits for the answer until `bound` is over.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        requester: Option<&str>,
+        body: Option<&Value>,
+        bound: Duration,
+    ) -> Result<Value, Lost> {
         let mut call = self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token);
+        if let Some(requester) = requester {
+            call = call.header("Berth-Requester", requester);
+        }
         if let Some(body) = body {
             call = call.json(body);
         }
@@ -53,7 +63,7 @@ impl Door {
     /// Reads, until there is an answer.
     pub async fn get(&self, path: &str) -> Value {
         for _ in 0..100 {
-            if let Ok(body) = self.call(Method::GET, path, None, Duration::from_secs(10)).await
+            if let Ok(body) = self.call(Method::GET, path, None, None, Duration::from_secs(10)).await
                 && body["error"].is_null()
             {
                 return body;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::nodes::{GATEWAY, REBUILD_WAIT};
+
 /// A moment: so long after the beginning of the run, on the monotonic clock of the test.
 pub type At = Duration;
 
@@ -171,11 +173,23 @@ pub struct Tables {
 }
 
 impl Run {
-    /// True when nothing was done to the node from `from` to `to`, nor shortly before.
+    /// True when nothing was done to the node from `from` to `to`, nor so shortly before that it is still felt.
     pub fn is_calm(&self, node: &str, from: At, to: At) -> bool {
-        /// A link that was cut is up again within this, and what was missed has been reported.
-        const RECOVERY: Duration = Duration::from_secs(10);
-        !self.faults.iter().any(|fault| fault.node == node && fault.from < to && fault.to + RECOVERY > from)
+        let is_felt = |fault: &&Fault| {
+            fault.node == node && fault.from < to && fault.to.saturating_add(self.recovery(fault)) > from
+        };
+        !self.faults.iter().any(|fault| is_felt(&fault))
+    }
+
+    /// A link that was cut is up again within 10 s, and what was missed has been reported. A gateway that starts while a
+    /// worker is away waits for that one.
+    fn recovery(&self, fault: &Fault) -> Duration {
+        const LINK: Duration = Duration::from_secs(10);
+        let (from, to) = (fault.from, fault.to.saturating_add(LINK));
+        let beside =
+            |other: &Fault| other.node != fault.node && other.from < to && other.to.saturating_add(LINK) > from;
+        let waits = fault.node == GATEWAY && fault.what == "killed" && self.faults.iter().any(beside);
+        if waits { REBUILD_WAIT } else { LINK }
     }
 }
 

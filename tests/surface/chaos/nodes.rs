@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -21,15 +22,18 @@ pub const NODES: [&str; 4] = [GATEWAY, "rack-1", "rack-2", "rack-3"];
 /// Resources of each worker.
 const EACH: usize = 3;
 
-/// `rebuild_wait` is longer than any fault: a gateway that began to admit while a worker is away would not know what
-/// that one has granted under a key, and could grant again (SPEC §9).
+/// `gateway.rebuild_wait`, longer than any worker is away: a gateway that began to admit before would not know what that
+/// worker has granted under a key, and could grant again (SPEC §9).
+pub const REBUILD_WAIT: Duration = Duration::from_secs(30);
+
+/// `absence_grace` is shorter than a fault can be, so that attempts are given up.
 const LAB: &str = r#"
 [lab]
 name = "test"
 [gateway]
 api = "<<gateway>>:<gateway>"
 link = "<<gateway>>:<link>"
-rebuild_wait = "20s"
+rebuild_wait = "<<rebuild_wait>>"
 absence_grace = "4s"
 [api]
 insecure = true
@@ -65,6 +69,7 @@ impl Nodes {
         for node in NODES {
             file = file.replace(&format!("<<{node}>>"), &nodes.host(node));
         }
+        file = file.replace("<<rebuild_wait>>", &format!("{}s", REBUILD_WAIT.as_secs()));
         nodes.lab = Lab::new(&file);
         NODES.iter().for_each(|node| nodes.begin(node));
         nodes.wait_ready();
