@@ -222,7 +222,15 @@ impl Answer {
             Answer::Granted(granted) | Answer::Settled(Some(granted)) | Answer::Renewed(granted) => {
                 granted.lease.age(by)
             }
-            Answer::Settled(None) | Answer::Released | Answer::Calendar(_) | Answer::Refused(_) => {}
+            Answer::Room(RoomAnswer::Resource(report)) => report.leases.iter_mut().for_each(|lease| lease.age(by)),
+            Answer::Settled(None)
+            | Answer::Waiting(_)
+            | Answer::Cancelled
+            | Answer::Released { .. }
+            | Answer::Room(_)
+            | Answer::Drained(_)
+            | Answer::Calendar(_)
+            | Answer::Refused(_) => {}
         }
     }
 }
