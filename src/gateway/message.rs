@@ -168,6 +168,7 @@ pub struct RebuildNow {
 
 /// The front's protocol.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
 pub enum FrontMessage {
     /// Lease something; answered once it is settled or known to wait.
     Request(Ask, RpcReplyPort<Result<Asked, Refusal>>),

@@ -75,6 +75,7 @@ pub enum Part {
 /// What a worker says on the control stream after `Hello`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
 pub enum Report {
     /// A change.
     Delta(Delta),
@@ -99,6 +100,7 @@ pub struct Delta {
 /// What a delta is about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
 pub enum Changed {
     /// A resource is now like this.
     Resource(ResourceReport),

@@ -63,6 +63,7 @@ pub struct SettledRow {
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
 pub enum SettledOutcome {
     /// It got this lease, which may have ended since.
     #[serde(rename_all = "camelCase")]

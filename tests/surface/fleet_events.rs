@@ -193,7 +193,7 @@ fn a_full_life_of_requests_ends_once_each_though_the_gateway_is_killed_again_and
         let kind: EventKind = text(&event["event"]).parse().unwrap();
         let payload = event["payload"].as_object().unwrap();
         let told = |field: &&str| field.ends_with('?') || payload.contains_key(*field);
-        assert!(kind.fields().iter().all(|field| told(field)), "{event}");
+        assert!(kind.fields().iter().all(told), "{event}");
         let known = |name: &String| kind.fields().iter().any(|field| field.trim_end_matches('?') == name);
         assert!(payload.keys().all(known), "{event}");
         assert_eq!(event["node"], "gateway");
