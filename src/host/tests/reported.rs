@@ -72,6 +72,7 @@ async fn the_window_that_is_on_or_comes_next_is_reported_where_windows_are_enfor
 #[tokio::test(start_paused = true)]
 async fn a_gateways_rows_are_told_right_when_the_actor_of_their_resource_dies() {
     let lab = Lab::new(&[resource("a", "os=1", 1)], Rules::default()).await;
+    lab.link_up();
     let held = lab.lease(acquires("holder", "a")).await;
     let mut link = subscribe(&lab).await;
     let (unattended, attended) = (joins(CI, "a"), waits("gw:gateway:ops", "a"));

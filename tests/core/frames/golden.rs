@@ -161,8 +161,9 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
       ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›released‹81 a8›admitted‹b4›gw:gateway:ci/job-18
-    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›waiting‹86 a8›resource‹a9›pixel-8-a‹a4›mode
-      ‹a9›exclusive‹a8›position‹02 aa›waitingFor‹a6›leased‹a7›untilMs‹cdea60 a6›ticket‹a7›e30.e30
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›waiting‹87 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000003‹a8›resource‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a8›position
+      ‹02 aa›waitingFor‹a6›leased‹a7›untilMs‹cdea60 a6›ticket‹a7›e30.e30
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a9›cancelled
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a4›room‹81 a7›waiters‹82 a7›waiters‹91 85 a6›holder‹a2›ci
       ‹a8›joinedAt‹cf0006474846204000 a8›lastSeen‹cf0006474849b3c700 a4›mode‹a6›shared‹a8›priority
