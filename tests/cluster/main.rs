@@ -20,5 +20,6 @@ mod rebuild;
 mod refusals;
 mod refuser;
 mod scripted;
+mod simulation;
 mod strangers;
 mod weather;

@@ -1,4 +1,4 @@
-//! A UDP socket that loses what the test tells it to lose.
+//! A UDP socket that loses, delays, doubles and reorders what the test tells it to.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,10 +7,58 @@ use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use berth::link::Udp;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
+
+/// What befalls packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Lose,
+    /// All of them, by the same 200 ms.
+    Delay,
+    /// Each comes a second time, within 50 ms.
+    Double,
+    /// Each is delayed by another time below 50 ms.
+    Reorder,
+}
+
+/// A fault that begins with a certain packet.
+#[derive(Debug)]
+pub struct Storm {
+    pub fault: Fault,
+    /// Befalls what comes from these ports.
+    pub from: Vec<u16>,
+    /// Packets from these ports that pass unharmed before it begins.
+    pub after: u64,
+    pub seed: u64,
+}
+
+impl Storm {
+    /// When copies of the next packet are sent; `None` when it is not befallen.
+    fn next(&mut self, from: u16) -> Option<Vec<Duration>> {
+        if !self.from.contains(&from) {
+            return None;
+        }
+        if self.after > 0 {
+            self.after -= 1;
+            return None;
+        }
+        // xorshift64; the seed is never zero.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let some = Duration::from_millis(self.seed % 50);
+        Some(match self.fault {
+            Fault::Lose => vec![],
+            Fault::Delay => vec![Duration::from_millis(200)],
+            Fault::Double => vec![Duration::ZERO, some],
+            Fault::Reorder => vec![some],
+        })
+    }
+}
 
 /// Which packets arrive.
 #[derive(Clone, Default)]
@@ -22,6 +70,7 @@ struct Cuts {
     deaf: HashSet<u16>,
     /// Ports that nobody hears.
     mute: HashSet<u16>,
+    storm: Option<Storm>,
     /// Every port that a node has opened, in order.
     opened: Vec<u16>,
 }
@@ -55,11 +104,22 @@ impl Weather {
         self.0.lock().unwrap().mute.insert(port);
     }
 
-    /// Everything arrives again.
+    /// From now on this befalls packets, instead of what did before.
+    pub fn storm(&self, storm: Storm) {
+        self.0.lock().unwrap().storm = Some(storm);
+    }
+
+    /// True once the storm has begun.
+    pub fn storms(&self) -> bool {
+        self.0.lock().unwrap().storm.as_ref().is_some_and(|storm| storm.after == 0)
+    }
+
+    /// Everything arrives again; what is delayed still comes late.
     pub fn clear(&self) {
         let mut cuts = self.0.lock().unwrap();
         cuts.deaf.clear();
         cuts.mute.clear();
+        cuts.storm = None;
     }
 
     fn arrives(&self, from: u16, to: u16) -> bool {
@@ -87,7 +147,22 @@ impl AsyncUdpSocket for WeatheredSocket {
     }
 
     fn try_send(&self, transmit: &Transmit) -> io::Result<()> {
-        if self.weather.arrives(self.me, transmit.destination.port()) { self.inner.try_send(transmit) } else { Ok(()) }
+        if !self.weather.arrives(self.me, transmit.destination.port()) {
+            return Ok(());
+        }
+        let befallen = self.weather.0.lock().unwrap().storm.as_mut().and_then(|storm| storm.next(self.me));
+        let Some(copies) = befallen else { return self.inner.try_send(transmit) };
+        for delay in copies {
+            let (inner, contents) = (Arc::clone(&self.inner), transmit.contents.to_vec());
+            let (destination, ecn, src_ip) = (transmit.destination, transmit.ecn, transmit.src_ip);
+            let segment_size = transmit.segment_size;
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                // A socket that is full loses it, as networks do.
+                let _ = inner.try_send(&Transmit { destination, ecn, contents: &contents, segment_size, src_ip });
+            });
+        }
+        Ok(())
     }
 
     fn poll_recv(

@@ -1,0 +1,127 @@
+//! Whatever befalls packets at whatever step of a conversation: nobody holds together with another, what was answered
+//! holds, and once the network is healed everybody is served.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use berth::admission::LeaseRules;
+use berth::model::{Ask, Caller};
+use berth::service::ask::{Headers, RequestBody};
+use berth::service::views::{LeaseView, RequestState, RequestView};
+
+use crate::lab::{GATEWAY, Lab, RACK_1, request};
+use crate::weather::{Fault, Storm};
+
+/// Everybody is served within this of simulated time after the network is healed.
+const SERVED_WITHIN: Duration = Duration::from_secs(20);
+/// How many packets pass before the fault begins: every one of a conversation in turn.
+const STEPS: u64 = 8;
+
+/// A request for the resource by its name.
+fn by_name(requester: &str) -> Ask {
+    let body = RequestBody {
+        requester: Some(requester.parse().unwrap()),
+        resource_id: Some("pixel".parse().unwrap()),
+        ..RequestBody::default()
+    };
+    body.into_ask(&Caller::admin(), Headers::default(), &LeaseRules::default()).unwrap()
+}
+
+async fn held(lab: &Lab) -> Vec<LeaseView> {
+    let leases = lab.worker("rack-1").leases(&Caller::admin()).await.unwrap();
+    assert!(leases.len() <= 1, "two hold the same: {leases:?}");
+    leases
+}
+
+async fn now(lab: &Lab, request: &RequestView) -> RequestView {
+    lab.gateway().lease_request(&Caller::admin(), &request.id, Duration::ZERO).await.unwrap()
+}
+
+/// One conversation under one storm: three ask, by selector and by name, each is served and releases.
+async fn conversation(lab: &Lab, storm: Storm, lasts: Duration) {
+    let said = format!("{storm:?}, for {lasts:?}");
+    lab.weather.storm(storm);
+    let asks =
+        [request("first", "platform=android", None), request("select", "platform=android", None), by_name("name")];
+    let (mut open, mut released) = (Vec::new(), HashSet::new());
+    let begun = lab.clock.now().run;
+    for ask in asks {
+        open.push(lab.gateway().request(&Caller::admin(), ask, Duration::from_secs(2)).await.expect(&said));
+    }
+    let mut healed = None;
+    while !open.is_empty() {
+        let at = lab.clock.now().run;
+        if healed.is_none() && at.left(begun) >= lasts {
+            assert!(lab.weather.storms(), "it never began: {said}");
+            lab.weather.clear();
+            healed = Some(at);
+        }
+        if let Some(healed) = healed {
+            assert!(at.left(healed) < SERVED_WITHIN, "not served: {open:?}; {said}");
+        }
+        let mut left = Vec::new();
+        for request in open {
+            let seen = now(lab, &request).await;
+            match seen.state {
+                RequestState::Waiting => left.push(request),
+                RequestState::Granted => {
+                    let lease = seen.lease.unwrap();
+                    let kept = held(lab).await;
+                    if kept.iter().any(|kept| kept.fence == lease.fence) {
+                        // Unanswered, it is released again the next time round.
+                        released.insert(lease.fence);
+                        if lab.gateway().release(&Caller::admin(), &lease.id, None).await.is_err() {
+                            left.push(request);
+                        }
+                    } else {
+                        // Only a release that was sent can have ended it.
+                        assert!(released.contains(&lease.fence), "what was answered does not hold: {lease:?}; {said}");
+                    }
+                }
+                other => panic!("{other:?}: {seen:?}; {said}"),
+            }
+        }
+        open = left;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    held(lab).await;
+}
+
+/// Runs the conversation with the fault at each of its packets, in each direction, in one lab.
+async fn at_every_step(fault: Fault) {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a whole number"));
+    let (seed, rounds) = (number("BERTH_TEST_SEED").unwrap_or(1), number("BERTH_TEST_ROUNDS").unwrap_or(1));
+    let lab = Lab::start().await;
+    let (gateway, rack) = (lab.weather.opened(GATEWAY), lab.weather.opened(RACK_1));
+    for round in seed..seed + rounds {
+        eprintln!("{fault:?}: run again with BERTH_TEST_SEED={round}");
+        for after in 0..STEPS {
+            for from in [vec![gateway], vec![rack], vec![gateway, rack]] {
+                // Once shorter than the link is missed, once longer.
+                let lasts = Duration::from_secs(if after % 2 == 0 { 3 } else { 8 });
+                let seed = (round << 8 | after) + 1;
+                conversation(&lab, Storm { fault, from, after, seed }, lasts).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_at_any_step_costs_nobody_a_lease_or_a_place() {
+    at_every_step(Fault::Lose).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_late_at_any_step_costs_nobody_a_lease_or_a_place() {
+    at_every_step(Fault::Delay).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_twice_at_any_step_costs_nobody_a_lease_or_a_place() {
+    at_every_step(Fault::Double).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_out_of_order_at_any_step_costs_nobody_a_lease_or_a_place() {
+    at_every_step(Fault::Reorder).await;
+}
