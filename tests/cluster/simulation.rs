@@ -9,13 +9,13 @@ use berth::model::{Ask, Caller};
 use berth::service::ask::{Headers, RequestBody};
 use berth::service::views::{LeaseView, RequestState, RequestView};
 
-use crate::lab::{GATEWAY, Lab, RACK_1, request};
+use crate::lab::{GATEWAY, Lab, RACK_1, eventually, granted, request};
 use crate::weather::{Fault, Storm};
 
 /// Everybody is served within this of simulated time after the network is healed.
 const SERVED_WITHIN: Duration = Duration::from_secs(20);
 /// How many packets pass before the fault begins: every one of a conversation in turn.
-const STEPS: u64 = 8;
+const STEPS: u64 = 20;
 
 /// A request for the resource by its name.
 fn by_name(requester: &str) -> Ask {
@@ -84,7 +84,12 @@ async fn conversation(lab: &Lab, storm: Storm, lasts: Duration) {
         open = left;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    held(lab).await;
+    lab.weather.clear();
+    let healed = healed.unwrap_or(lab.clock.now().run);
+    // A release whose answer was lost is known once its worker has reported.
+    eventually(&said, || async { lab.leases().await.is_empty().then_some(()) }).await;
+    assert!(lab.clock.now().run.left(healed) < SERVED_WITHIN, "not reported: {said}");
+    assert!(held(lab).await.is_empty(), "{said}");
 }
 
 /// Runs the conversation with the fault at each of its packets, in each direction, in one lab.
@@ -124,4 +129,46 @@ async fn what_comes_twice_at_any_step_costs_nobody_a_lease_or_a_place() {
 #[tokio::test(start_paused = true)]
 async fn what_comes_out_of_order_at_any_step_costs_nobody_a_lease_or_a_place() {
     at_every_step(Fault::Reorder).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_befalls_a_rebuild_what_was_granted_is_routed_and_those_who_waited_are_served_in_their_order() {
+    let mut lab = Lab::start().await;
+    let (gateway, rack) = (lab.weather.opened(GATEWAY), lab.weather.opened(RACK_1));
+    for fault in [Fault::Lose, Fault::Delay, Fault::Double, Fault::Reorder] {
+        for after in (0..STEPS).step_by(2) {
+            let said = format!("{fault:?} after {after}");
+            let lease = lab.acquire("holder", "pixel", Duration::from_secs(60)).await.expect(&said);
+            let mut waited = Vec::new();
+            for who in ["first", "second"] {
+                waited.push((who, lab.lease(who, "platform=android").await.expect(&said)));
+            }
+            // So long until it is on disk that somebody waits.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            lab.stop("gateway").await;
+            lab.weather.storm(Storm { fault, from: vec![gateway, rack], after, seed: after + 1 });
+            lab.restart("gateway").await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            lab.weather.clear();
+            let healed = lab.clock.now().run;
+            lab.ready().await;
+            let mut back = Vec::new();
+            for (who, former) in &waited {
+                let ask = Ask { ticket: former.ticket.clone(), ..request(who, "platform=android", None) };
+                back.push(lab.gateway().request(&Caller::admin(), ask, Duration::from_secs(2)).await.expect(&said));
+            }
+            assert_eq!(held(&lab).await[0].fence, lease.fence, "{said}");
+            eventually(&said, || async { lab.gateway().release(&Caller::admin(), &lease.id, None).await.ok() }).await;
+            for request in &back {
+                let wait = Duration::from_secs(20);
+                let served = lab.gateway().lease_request(&Caller::admin(), &request.id, wait).await.expect(&said);
+                let lease = granted(&served);
+                assert_eq!(held(&lab).await[0].fence, lease.fence, "{said}");
+                lab.gateway().release(&Caller::admin(), &lease.id, None).await.expect(&said);
+            }
+            assert!(lab.clock.now().run.left(healed) < SERVED_WITHIN, "{said}");
+            // So long what was waited for before the restart is kept for those who come back.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    }
 }
