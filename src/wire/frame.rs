@@ -12,6 +12,9 @@ pub enum FrameError {
     /// It would be longer than a frame may be.
     #[error("a frame of {0} bytes is longer than {FRAME_BYTES_MAX}")]
     TooLong(usize),
+    /// The peer announces one that is longer.
+    #[error("a frame is announced that is longer than it may be")]
+    Oversized,
     /// It does not encode.
     #[error("cannot encode a frame")]
     Encode(#[source] rmp_serde::encode::Error),
