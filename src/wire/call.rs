@@ -8,9 +8,17 @@
 //! - [`Call::Dispatch`] asks for a lease. The worker deduplicates by `request` and `attempt` and by nothing else.
 //!   Answer: `granted` or `refused`. By selector there is no waiting: what cannot be granted now is refused. By name the
 //!   request may wait there ([`Wait`]): answer `waiting`. How such a wait ends comes as a report, never as a late answer.
+//!   What a refusal's code makes the gateway do with a request by selector: `NO_CAPACITY`, `RESOURCE_BOOKED` and
+//!   `QUEUE_FULL` put it back into the queue, and this worker is asked again when it reports room;
+//!   `NO_MATCHING_RESOURCE` rules the worker out until its resources change. By either: `STOPPING` counts as not sent, and any
+//!   other code ends the request with it. By name a worker without room says `RESOURCE_UNAVAILABLE` at the door `acquire` and
+//!   `NO_CAPACITY` at the door `request`, and `UNKNOWN_RESOURCE` for what it does not have.
+//!   A dispatch of an attempt that was settled as refused, or of a request that holds a lease here under another attempt, is
+//!   refused with `STOPPING`.
 //! - [`Call::Settle`] asks what became of a dispatch whose answer was lost. The worker takes it in the order of its own
-//!   work: a lease that the attempt got is answered as `settled` with the lease; else the attempt is refused from then on, should it
-//!   still arrive, and the answer is `settled` with nil. One that waits is taken out of the waiting room.
+//!   work: a lease that the attempt got is answered as `settled` with the lease; else the attempt and those before it are
+//!   refused from then on, should they still arrive, and the answer is `settled` with nil. One that waits is taken out of
+//!   the waiting room.
 //! - [`Call::Cancel`] takes a request that waits out of the waiting room. Answer: `cancelled` or `refused`.
 //! - [`Call::Look`] asks where a request stands that waits, which keeps it alive. Answer: `waiting`, or `refused` with
 //!   `UNKNOWN_LEASE_REQUEST` when it does not wait (any more).

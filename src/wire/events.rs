@@ -27,7 +27,8 @@ pub struct EventsPage {
 pub struct EventRow {
     /// Its name, the same wherever it is told.
     pub id: EventId,
-    /// Its number in the worker's log.
+    /// Its number in the worker's log: grows from event to event, below 2⁶³. A new log starts at the Unix time in ms, so that
+    /// it goes on behind one that was lost.
     pub seq: u64,
     /// When it happened.
     #[serde(with = "micros")]

@@ -6,7 +6,15 @@
 //! lab's CA. A certificate names its owner in one URI: `berth://<lab>/gateway/<name>` or
 //! `berth://<lab>/worker/<name>`. The worker refuses a peer that is not its lab's gateway of the configured name; the
 //! gateway refuses a peer that is not a worker of its lab's roster. Nothing else names a peer: no message does.
-//! Both send a QUIC keep-alive every 500 ms and give a silent link up after 5 s.
+//! Names and addresses of hosts are in no certificate and are not checked; a worker need not send one (SNI). The keys that
+//! `berth` makes are of P-256, and the gateway sends its CA along. There is no resumption and no 0-RTT.
+//! Both send a QUIC keep-alive every 500 ms and give a silent link up after 5 s. `Hello` must have come within 5 s of the
+//! first packet, and a snapshot within 30 s of `Welcome` and of each time that one is asked for.
+//!
+//! A worker that dials again replaces its former link; its new link begins with `Hello` and a snapshot, whatever was
+//! said on the former. It dials again after 100 ms, doubling to 5 s with each dial that fails, each time after between half and
+//! the whole of that. A connection is closed with code 0, by the gateway also with 1 when the worker does not read why it
+//! was refused, and with 2 when it has shown no certificate. The reason of a close is for people.
 //!
 //! # Streams
 //! | stream | opened by | carries |
@@ -14,6 +22,9 @@
 //! | control, bidirectional, the first | worker | [`hello`], then [`report`]: deltas, digests and [`events`] up, acknowledgements down |
 //! | calls, bidirectional, the first that the gateway opens | gateway | [`call`]: calls down, answers up |
 //! | snapshot, unidirectional, one for each | worker | [`report`]: one whole report |
+//!
+//! At most four streams of each kind are open at a time. QUIC tells of a stream with its first bytes, so a worker sees the
+//! stream of the calls with the first call. The control stream and that of the calls stay open as long as the link.
 //!
 //! # Frames
 //! Every stream is a sequence of frames: a length, 4 bytes, big-endian, at most [`FRAME_BYTES_MAX`], then that many
@@ -65,7 +76,8 @@
 //! control   → {"events": {"events": [{"id": "evt_…", "seq": 1795961304379, "at": 1795961304378000,
 //!              "event": "lease.granted", "owner": "gw:gateway:ci/job-17", "payload": {…}}]}}
 //! control   ← {"eventsTaken": {"seq": 1795961304379}}
-//! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null, "allowShorter": false}}}
+//! calls     ← {"id": 2, "call": {"renew": {"lease": "ad-7f3a", "fence": null, "ttlMs": null, "allowShorter": false,
+//!              "admin": false}}}
 //! calls     ← {"id": 3, "call": {"calendar": {"asker": {"requester": "gw:gateway:ci/job-17", "role": "agent"},
 //!              "ask": {"holds": "pixel-8-a"}}}}
 //! calls     → {"id": 3, "number": 1, "answer": {"calendar": {"holds": []}}}

@@ -7,8 +7,9 @@
 //!   come and the counts are right. It says nothing about changes after `n`.
 //! - **Up** the control stream, after `Hello`, comes one [`Report`] after another:
 //!   - [`Delta`], one change: the whole new report of a resource, or a request of this gateway's that has begun to wait
-//!     here or is settled ([`requests`](super::requests)). The first after a snapshot cut at `n` is `n + 1`. A delta
-//!     numbered at or below the snapshot's is ignored; a gap makes the gateway ask for a new snapshot.
+//!     here or is settled ([`requests`](super::requests)). That a dispatch was granted at once is told
+//!     by the resource alone. The first after a snapshot cut at `n` is `n + 1`. A delta numbered at or below the snapshot's
+//!     is ignored; a gap makes the gateway ask for a new snapshot.
 //!   - [`Digest`], every 5 s: what the worker's state comes to ([`digest`](super::digest)). A gateway that comes to
 //!     something else at the same number asks for a new snapshot; right after a snapshot again only after 30 s,
 //!     doubling to 10 min.
