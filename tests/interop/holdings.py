@@ -108,8 +108,9 @@ class Worker:
         self.resources = {resource.id: resource for resource in resources}
         self.drained = False
         self.number = 0
-        # By request and attempt: the lease that it got; none when it got none and shall get none.
-        self.attempts: dict[tuple[str, int], tuple[str, Lease] | None] = {}
+        # By request: the attempt that got a lease, and where; and the last attempt that is refused from now on.
+        self.grants: dict[str, tuple[int, str, Lease]] = {}
+        self.refused: dict[str, int] = {}
         self.log: list[dict[str, Any]] = []
         self.tell: Callable[[dict[str, Any]], None] = lambda report: None
 
@@ -159,22 +160,23 @@ class Worker:
             return refused.answer
 
     def on_dispatch(self, asked: dict[str, Any]) -> Any:
-        attempt = (asked["request"], asked["attempt"])
-        if attempt in self.attempts:
-            if got := self.attempts[attempt]:
-                return {"granted": granted(*got)}
-            raise Refused("NO_CAPACITY", "this attempt has been given up")
+        request, attempt = asked["request"], asked["attempt"]
+        taken, resource_id, lease = self.grants.get(request, (0, "", None))
+        if attempt > self.refused.get(request, 0) and taken == attempt:
+            return {"granted": granted(resource_id, lease)}
+        if attempt <= self.refused.get(request, 0) or (lease and self.holds(resource_id, lease)):
+            raise Refused("STOPPING", "this attempt comes too late")
         if not asked["requester"].startswith(self.prefix):
             raise Refused("BAD_REQUEST", "the requester does not come through this gateway")
         chosen = asked["leaseId"]
         if any(chosen in resource.leases for resource in self.resources.values()):
             raise Refused("LEASE_ID_TAKEN", f"lease ID {chosen} is already in use")
-        resource = self.place(asked["target"], asked["mode"])
+        resource = self.place(asked["target"], asked["mode"], asked["door"])
         resource.fence += 1
         now = micros()
         lease = Lease(
             id=chosen or f"lse_{uuid.uuid4()}",
-            request=asked["request"],
+            request=request,
             mode=asked["mode"],
             holder=asked["requester"],
             ttl_ms=asked["ttlMs"],
@@ -188,29 +190,36 @@ class Worker:
             deadline=time.monotonic() + asked["ttlMs"] / 1_000,
         )
         resource.leases[lease.id] = lease
-        self.attempts[attempt] = (resource.id, lease)
+        self.grants[request] = (attempt, resource.id, lease)
         self.happened("lease.granted", lease, resource)
         self.changed(resource)
         return {"granted": granted(resource.id, lease)}
 
-    def place(self, target: dict[str, str], mode: str) -> Resource:
+    def holds(self, resource: str, lease: Lease) -> bool:
+        return self.resources[resource].leases.get(lease.id) is lease
+
+    def place(self, target: dict[str, str], mode: str, door: str) -> Resource:
         if (name := target.get("resource")) is not None:
             matching = [self.resources[name]] if name in self.resources else []
-            absent, busy = ("UNKNOWN_RESOURCE", f"there is no {name} here"), "RESOURCE_UNAVAILABLE"
+            absent = "UNKNOWN_RESOURCE", f"there is no {name} here"
         else:
             matching = [resource for resource in self.resources.values() if resource.matches(target["select"])]
-            absent, busy = ("NO_MATCHING_RESOURCE", "nothing here matches"), "NO_CAPACITY"
+            absent = "NO_MATCHING_RESOURCE", "nothing here matches"
         if not matching:
             raise Refused(*absent)
         free = [it for it in matching if it.has_room(mode) and not it.drained and not self.drained]
         if not free:
+            busy = "NO_CAPACITY" if door == "request" else "RESOURCE_UNAVAILABLE"
             raise Refused(busy, "nothing that matches is free, and nobody waits here; ask again later")
         return free[0]
 
     def on_settle(self, asked: dict[str, Any]) -> Any:
-        # From now on the attempt is refused, should it still arrive.
-        got = self.attempts.setdefault((asked["request"], asked["attempt"]), None)
-        return {"settled": granted(*got) if got else None}
+        request, attempt = asked["request"], asked["attempt"]
+        taken, resource_id, lease = self.grants.get(request, (0, "", None))
+        if lease and taken == attempt:
+            return {"settled": granted(resource_id, lease)}
+        self.refused[request] = max(attempt, self.refused.get(request, 0))
+        return {"settled": None}
 
     def lease(self, asked: dict[str, Any]) -> tuple[Resource, Lease]:
         for resource in self.resources.values():

@@ -132,6 +132,8 @@ class Link(QuicConnectionProtocol):
             say("welcome", **welcome)
             if self.options.oversized == "report":
                 return self.oversized(self.CONTROL)
+            if self.options.oversized == "snapshot":
+                return self.oversized(self._quic.get_next_available_stream_id(is_unidirectional=True))
             self.worker.tell = self.tell
             self.send_snapshot()
         elif said == "resync":
@@ -235,7 +237,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120, help="ends after this long at the latest")
     parser.add_argument("--alpn", default="berth/1")
     parser.add_argument("--no-certificate", action="store_true")
-    parser.add_argument("--oversized", choices=["hello", "report"])
+    parser.add_argument("--oversized", choices=["hello", "report", "snapshot"])
     options = parser.parse_args()
     resources = []
     for text in options.resource:

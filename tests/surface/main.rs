@@ -12,6 +12,7 @@ mod config;
 mod fleet_events;
 mod holds;
 mod http;
+mod interop;
 mod joined;
 mod joining;
 mod lab;
