@@ -5,7 +5,7 @@ one JSON object a line. Every wait is bounded: of a dial and its snapshot's ackn
 (`--seconds`).
 
 Some switches make it break the protocol, to see that a gateway stands it: `--alpn`, `--no-certificate`, `--oversized`.
-Then it dials once.
+Then it dials once. `--lose` loses the first dispatch with its link.
 """
 
 import argparse
@@ -170,9 +170,20 @@ class Link(QuicConnectionProtocol):
             self.send(self.CONTROL, {"events": {"events": page}})
 
     def call(self, asked: Any) -> None:
+        if self.options.lose and "dispatch" in asked["call"]:
+            return self.lose(asked["call"])
         answer = self.worker.answer(asked["call"])
         say("call", call=asked["call"], answer=answer)
         self.send(self.CALLS, {"id": asked["id"], "number": self.worker.number, "answer": answer})
+
+    def lose(self, call: Any) -> None:
+        """The link ends, once, before the dispatch is carried out, or before anything is said of it."""
+        self.worker.tell = lambda report: None
+        if self.options.lose == "answer":
+            self.worker.answer(call)
+        say("lost", call=call)
+        self.options.lose = None
+        self.close(reason_phrase="the link is lost")
 
     async def beat(self) -> None:
         beats = 0
@@ -238,6 +249,7 @@ def main() -> None:
     parser.add_argument("--alpn", default="berth/1")
     parser.add_argument("--no-certificate", action="store_true")
     parser.add_argument("--oversized", choices=["hello", "report", "snapshot"])
+    parser.add_argument("--lose", choices=["dispatch", "answer"])
     options = parser.parse_args()
     resources = []
     for text in options.resource:

@@ -87,7 +87,11 @@ impl Peers {
 
     /// Starts it, and waits until the gateway uses it.
     fn start(&mut self, name: &str) {
-        let command = self.command(name, &[]);
+        self.start_with(name, &[]);
+    }
+
+    fn start_with(&mut self, name: &str, how: &[&str]) {
+        let command = self.command(name, how);
         self.lab.run(name, command);
         self.wait_connected(name);
     }
@@ -255,4 +259,35 @@ fn a_peer_that_breaks_the_protocol_is_sent_away_and_disturbs_nobody() {
     // The same worker is welcome when it behaves.
     peers.start("rack-2");
     assert_eq!(text(&peers.lease("rack=rack-2")["worker"]["id"]), "rack-2");
+}
+
+#[test]
+fn a_request_is_granted_once_when_the_link_to_such_a_worker_is_lost_under_its_dispatch() {
+    for (lost, sent_again) in [("dispatch", &[2][..]), ("answer", &[])] {
+        let Some(mut peers) = Peers::new() else { return };
+        peers.start_with("rack-1", &["--lose", lost]);
+        let door = peers.lab.door("gateway");
+        let made = request(&door, json!({ "select": "platform=android" })).expect(201).body["request"].take();
+        let path = format!("/v1/lease-requests/{}", text(&made["id"]));
+        let now = eventually("it is granted", BOUND, || {
+            let now = door.get(&path).expect(200).body["request"].take();
+            (now["state"] != "waiting").then_some(now)
+        });
+        assert_eq!((&now["state"], &now["lease"]["fence"]), (&json!("granted"), &json!(1)), "{lost}: {now}");
+        assert_eq!(peers.told("rack-1", "lost").len(), 1);
+        assert_eq!(peers.told("rack-1", "welcome").len(), 2);
+        // What was not carried out is asked about before it is sent again, under the next attempt.
+        let calls = peers.told("rack-1", "call");
+        let asked = |kind: &str| -> Vec<Value> {
+            let attempt = |call: &Value| call["call"].get(kind).map(|asked| asked["attempt"].clone());
+            calls.iter().filter_map(attempt).collect()
+        };
+        assert_eq!(asked("dispatch"), sent_again, "{lost}: {calls:?}");
+        if lost == "dispatch" {
+            assert_eq!(asked("settle"), [1], "{calls:?}");
+            let settled = calls.iter().find(|call| call["call"].get("settle").is_some()).unwrap();
+            assert_eq!(settled["answer"], json!({ "settled": null }));
+        }
+        door.delete(&format!("/v1/leases/{}", text(&now["lease"]["id"]))).expect(200);
+    }
 }
