@@ -426,10 +426,16 @@ impl FrontState {
         );
         self.tell_started();
         self.returning.begin(self.around.clock.now().run);
-        for ask in std::mem::take(&mut self.held_back) {
+        let held_back = std::mem::take(&mut self.held_back);
+        let ids: Vec<RequestId> = held_back.iter().map(|ask| ask.id.clone()).collect();
+        for ask in held_back {
             self.admit_held_back(ask);
         }
         self.pump();
+        // The walk looks at the first of those who ask for the same; the others are to hear that they wait, too.
+        for id in ids {
+            self.place_now(&id);
+        }
     }
 
     /// Roster workers that have not reported since this gateway started.

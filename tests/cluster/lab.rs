@@ -58,9 +58,14 @@ impl Lab {
 
     /// The same with other values in the lab file, as variables name them.
     pub async fn with(variables: &[(&str, &str)]) -> Self {
+        Self::of(FILE, variables).await
+    }
+
+    /// The same with another lab file, whose gateway is its first node.
+    pub async fn of(text: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lab.toml");
-        std::fs::write(&path, FILE).unwrap();
+        std::fs::write(&path, text).unwrap();
         let state = directory.path().join("state").to_string_lossy().into_owned();
         let state_dir = [("BERTH_LAB__STATE_DIR".to_owned(), state)];
         let others = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));

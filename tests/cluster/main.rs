@@ -4,6 +4,7 @@
 
 mod booked;
 mod calendar;
+mod crowd;
 mod events;
 mod grace;
 mod joining;
