@@ -188,6 +188,7 @@ impl FrontState {
     /// the request as it then is.
     pub(super) fn watch(&mut self, id: RequestId, reply: RpcReplyPort<Option<RequestNow>>) {
         self.asked_about(&id);
+        self.elsewhere.claim(&self.mirrors.get(&id).unwrap_or(&id).clone());
         let is_open = self.requests.get(&id).is_some_and(|request| matches!(request.state, RequestState::Open));
         if !is_open {
             return drop(reply.send(self.request_now(&id)));

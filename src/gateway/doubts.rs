@@ -119,6 +119,6 @@ impl FrontState {
         if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
             view.ended(number, &record);
         }
-        self.pump_worker(worker);
+        self.pump_due = true;
     }
 }

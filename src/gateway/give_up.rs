@@ -13,7 +13,7 @@ use crate::admission::cancel::{self, Cancel, was_cancelled};
 use crate::admission::resource::{Rejection, withdrawn};
 use crate::clock::RunTime;
 use crate::limits::{CALL_BOUND, WATCHERS_MAX};
-use crate::model::{Caller, Code, Mode, NodeName, Refusal, RequestId};
+use crate::model::{Caller, Code, Mode, NodeName, Refusal, RequestId, WaitPolicy};
 use crate::wire::call::Call;
 
 impl FrontState {
@@ -125,7 +125,12 @@ impl FrontState {
             Rejection::Cancelled => was_cancelled(id),
             why => withdrawn(&open.waiter().proposal, why, &self.around.waiting),
         };
-        self.tell_rejected(&open.ask, why.as_str(), refusal.code);
+        if open.ask.wait == WaitPolicy::JoinWaitingRoom {
+            // What it stands as keeps what it holds.
+            self.free(id, &open.ask);
+        } else {
+            self.tell_rejected(&open.ask, why.as_str(), refusal.code);
+        }
         if why.is_remembered() {
             self.ledger.close(id);
         } else {

@@ -4,7 +4,7 @@
 //! that is refused by checks 3 or 4 has the `lease.rejected` alone; one that is another under its key has nothing of
 //! its own. What is still owed from former runs is in `former`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -34,8 +34,6 @@ pub struct History {
     pub(super) last_own: Option<Timestamp>,
     /// Requests of former runs whose end is to be told.
     pub(super) unsettled: BTreeMap<RequestId, OpenRequest>,
-    /// Requests that are told to wait.
-    queued: HashSet<RequestId>,
     prune_at: RunTime,
 }
 
@@ -50,7 +48,6 @@ impl History {
             incarnation,
             last_own,
             unsettled: open.into_iter().map(|open| (open.id.clone(), open)).collect(),
-            queued: HashSet::new(),
             prune_at: RunTime::default(),
         }
     }
@@ -121,10 +118,12 @@ impl FrontState {
     /// A request waits, at this place from 1.
     pub(super) fn tell_position(&mut self, id: RequestId, position: usize) {
         let Some(Open { ask, .. }) = self.fleet.get(&id) else { return };
+        if ask.wait == WaitPolicy::JoinWaitingRoom {
+            return;
+        }
         let mut event = Event::new(EventKind::LeaseQueued).with("requestId", id.as_str()).with("position", position);
         event.owner = Some(ask.requester.clone());
         self.emit(event);
-        self.around.history.queued.insert(id);
     }
 
     /// A request goes to a worker.
@@ -138,7 +137,6 @@ impl FrontState {
         if let Some(ask) = ask.filter(|ask| ask.wait == WaitPolicy::JoinWaitingRoom) {
             self.tell_begun(ask);
         }
-        self.around.history.queued.remove(id);
         self.emit(granted(id, first));
     }
 
@@ -154,7 +152,6 @@ impl FrontState {
 
     /// The same for a reason of the gateway's own.
     pub(super) fn tell_rejected(&mut self, ask: &Ask, reason: &str, code: Code) {
-        self.around.history.queued.remove(&ask.id);
         self.emit(rejected(&ask.id, &ask.requester, spec(ask), reason, code));
     }
 

@@ -73,7 +73,9 @@ impl FrontState {
             answer.age(self.around.clock.now().run.left(asked));
         }
         if let Some(state) = self.workers.get_mut(worker) {
+            let was_busy = state.is_busy();
             state.calls_out = state.calls_out.saturating_sub(1);
+            self.pump_due |= was_busy && !state.is_busy();
             // Numbers of a former life of the worker cannot be compared with those of this one, and what it did is in
             // this one's reports: it counts as an answer that did not come.
             let today = state.view.as_ref().is_some_and(|view| view.incarnation() == incarnation);

@@ -112,7 +112,7 @@ impl FrontState {
                 resources: resources().filter(|seen| seen.grantable).count(),
                 leases: resources().map(|seen| seen.held.len()).sum(),
                 drained: worker.drained,
-                queue_length: resources().map(|seen| seen.queue_length).sum(),
+                queue_length: resources().fold(0, |sum: usize, seen| sum.saturating_add(seen.queue_length)),
             }
         };
         self.workers.iter().map(show).collect()

@@ -292,7 +292,10 @@ impl SessionState {
         tokio::spawn(async move {
             match pending.answer(CALL_BOUND).await {
                 Ok((Answer::Drained(now), _)) if now == drained => {}
-                Ok((answer, _)) => tracing::warn!(%worker, ?answer, drained, "a worker does not follow its draining"),
+                Ok((answer, _)) => {
+                    tracing::warn!(%worker, ?answer, drained, "a worker does not follow its draining");
+                    closer.close("the worker has not stored whether it is drained");
+                }
                 Err(_) => closer.close("the worker did not say whether it is drained"),
             }
             let _ = front.cast(told);

@@ -102,7 +102,8 @@ impl GatewayLink {
         gateway.link = match (said, before) {
             (LinkNow::Down | LinkNow::Up, _) => Link::Away,
             (LinkNow::Acknowledged, Link::Away) => Link::Acknowledged { at: now, heard: now },
-            (LinkNow::Acknowledged, Link::Acknowledged { at, .. }) => Link::Acknowledged { at, heard: now },
+            // When it came is told by what is heard.
+            (LinkNow::Acknowledged, same @ Link::Acknowledged { .. }) => same,
             (LinkNow::Heard(since), Link::Acknowledged { at, heard }) => {
                 Link::Acknowledged { at, heard: heard.max(since.min(now)) }
             }

@@ -20,6 +20,9 @@ use crate::wire::hello::{Hello, Welcome};
 /// the next packet is sent, and QUIC doubles the time between those.
 const DIAL_BOUND: Duration = Duration::from_secs(1);
 
+/// A name is looked up for at most this long.
+const RESOLVE_BOUND: Duration = Duration::from_secs(10);
+
 /// Dials one gateway.
 #[derive(Debug)]
 pub struct Dialer {
@@ -45,14 +48,21 @@ impl Dialer {
 
     /// Dials `address`, a host and port, says `hello` and waits for the welcome.
     pub async fn dial(&self, address: &str, hello: &Hello) -> Result<WorkerLink, DialError> {
-        timeout(DIAL_BOUND, self.attempt(address, hello)).await.unwrap_or(Err(LinkError::Timeout.into()))
+        let remote = self.resolve(address).await?;
+        timeout(DIAL_BOUND, self.attempt(remote, hello)).await.unwrap_or(Err(LinkError::Timeout.into()))
     }
 
-    async fn attempt(&self, address: &str, hello: &Hello) -> Result<WorkerLink, DialError> {
-        let resolve = |source| DialError::Resolve { address: address.to_owned(), source };
-        let mut found = tokio::net::lookup_host(address).await.map_err(resolve)?;
+    /// Where `address` is. A resolver may be slower than any gateway.
+    async fn resolve(&self, address: &str) -> Result<SocketAddr, DialError> {
+        let failed = |source| DialError::Resolve { address: address.to_owned(), source };
+        let late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let found = timeout(RESOLVE_BOUND, tokio::net::lookup_host(address)).await.map_err(late);
+        let mut found = found.and_then(|found| found).map_err(failed)?;
         let nothing = || std::io::Error::other("no address of the right family");
-        let remote = found.find(|found| found.is_ipv6() == self.v6).ok_or_else(nothing).map_err(resolve)?;
+        found.find(|found| found.is_ipv6() == self.v6).ok_or_else(nothing).map_err(failed)
+    }
+
+    async fn attempt(&self, remote: SocketAddr, hello: &Hello) -> Result<WorkerLink, DialError> {
         // The name in the certificate is checked by the verifier; this one is sent to nobody.
         let connecting = self.endpoint.connect(remote, "gateway.invalid");
         let connection = connecting.map_err(|error| LinkError::Protocol(error.to_string()))?;

@@ -95,7 +95,9 @@ async fn ask(invitation: &Invitation, key: &JoinerKey, udp: &Udp) -> Result<Join
     let failed = |source: LinkError| JoinError::Link { address: address.clone(), source };
     let resolve = |source| JoinError::Resolve { address: address.clone(), source };
     let mut found = tokio::net::lookup_host(address).await.map_err(resolve)?;
-    let remote = found.next().ok_or_else(|| resolve(std::io::Error::other("no address")))?;
+    // As a link is dialled later.
+    let remote = found.find(|found| found.is_ipv6() == address.starts_with('['));
+    let remote = remote.ok_or_else(|| resolve(std::io::Error::other("no address of the right family")))?;
     let any: SocketAddr =
         if remote.is_ipv6() { (Ipv6Addr::UNSPECIFIED, 0).into() } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
     let tls = joiner_tls(invitation, JOIN_ALPN).map_err(|error| failed(error.into()))?;

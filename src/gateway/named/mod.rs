@@ -109,11 +109,16 @@ impl FrontState {
 
     /// A request is known to wait: whoever wanted to hear that much goes and looks.
     fn tell_waits(&mut self, id: &RequestId) {
+        let first = id.clone();
+        self.tell_waits_as(id, &first);
+    }
+
+    fn tell_waits_as(&mut self, id: &RequestId, first: &RequestId) {
         let mut looking = Vec::new();
         if let Some(watchers) = self.watchers.get_mut(id) {
             for watcher in std::mem::take(watchers) {
                 match watcher {
-                    Watcher::Caller(reply) => drop(reply.send(Ok(Asked::Known(id.clone())))),
+                    Watcher::Caller(reply) => drop(reply.send(Ok(Asked::Known(first.clone())))),
                     Watcher::Mirror(second) => {
                         looking.push(second.clone());
                         watchers.push(Watcher::Mirror(second));
@@ -123,10 +128,10 @@ impl FrontState {
             }
         }
         for second in looking {
-            self.tell_waits(&second);
+            self.tell_waits_as(&second, first);
         }
         // An acquire whose key stands for this request is told that it waits.
-        self.tell_joiners(id);
+        self.tell_joiners(id, first);
     }
 
     /// Somebody has come to wait with one that waits at a worker already.
@@ -136,8 +141,8 @@ impl FrontState {
         }
     }
 
-    fn tell_joiners(&mut self, id: &RequestId) {
-        let Some(place) = self.elsewhere.get(id).and_then(|waits| waits.place.clone()) else { return };
+    fn tell_joiners(&mut self, id: &RequestId, first: &RequestId) {
+        let Some(place) = self.elsewhere.get(first).and_then(|waits| waits.place.clone()) else { return };
         let Some(watchers) = self.watchers.get_mut(id) else { return };
         for watcher in std::mem::take(watchers) {
             match watcher {
@@ -182,6 +187,7 @@ impl FrontState {
         match self.elsewhere.remove_at(id, worker) {
             Some(Waits { kind: Kind::Sent(open), .. }) => {
                 self.fleet.put_back(*open);
+                self.attend(id);
                 self.judge_grant(id, worker, held, number);
             }
             Some(Waits { kind: Kind::Found { .. } | Kind::Unattended, .. }) => {

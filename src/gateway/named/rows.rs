@@ -54,6 +54,11 @@ impl FrontState {
             // What comes of asking about it decides.
             Some(Stage::InDoubt { worker: at, asked: true, .. }) if at == worker => return,
             Some(Stage::InDoubt { worker: at, .. }) if at == worker => {
+                let taken_back = self.fleet.get(&row.request).is_some_and(|open| open.withdrawing.is_some());
+                if taken_back || !row.attended {
+                    // It is asked about now, and by that taken out.
+                    return;
+                }
                 return self.move_there(&row.request, worker, None, number);
             }
             Some(_) => return self.take_out(worker, &row.request),
