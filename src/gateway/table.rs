@@ -340,6 +340,21 @@ mod tests {
     }
 
     #[test]
+    fn a_second_worker_reporting_the_same_bare_id_does_not_reset_the_first_entry_s_missing_count() {
+        let (mut table, first, second) = table();
+        let held = lease("mine", true, "gw:gateway:ci");
+        table.enter(&first, &held, 5);
+        assert!(table.count_missing(&first, 5, |_| false).ask_again);
+        for number in [6, 7] {
+            assert!(matches!(table.enter(&second, &held, number), Entered::Taken(..)));
+            let shows_it = table.count_missing(&second, number, |_| true);
+            assert_eq!(shows_it, Missing { dropped: vec![], ask_again: false });
+        }
+        let missing = table.count_missing(&first, 6, |_| false);
+        assert_eq!(missing.dropped, [("mine".parse().unwrap(), held.lease)], "for the second time in a row");
+    }
+
+    #[test]
     fn a_lease_of_a_worker_that_is_away_counts_until_its_last_deadline_and_the_grace_are_over() {
         let (mut table, away, here) = table();
         let (id, grace) = ("mine".parse::<LeaseId>().unwrap(), Duration::from_secs(120));

@@ -4,6 +4,7 @@
 
 mod booked;
 mod calendar;
+mod chosen_id;
 mod crowd;
 mod events;
 mod grace;
@@ -20,6 +21,7 @@ mod queue;
 mod rebuild;
 mod refusals;
 mod refuser;
+mod said;
 mod scripted;
 mod simulation;
 mod strangers;

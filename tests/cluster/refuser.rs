@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use berth::admission::ticket::TicketKey;
+use berth::clock::Clock;
 use berth::host::Subscription;
-use berth::host::message::{Asked, DeskMessage, Origin, Said};
+use berth::host::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
 use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
-use berth::model::{Ask, Code, Fence, NodeRole, Refusal};
+use berth::model::{Ask, Code, Fence, Fingerprint, LeaseId, LeaseRecord, NodeRole, Refusal};
 use berth::store::Store;
 use berth::wire::report::{Changed, Delta, Report, ResourceReport};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -23,13 +24,81 @@ use crate::strangers::identity;
 pub struct Script {
     asked: Arc<Mutex<Vec<(Ask, u32)>>>,
     settled: Arc<Mutex<Vec<u32>>>,
-    answers: Arc<Mutex<VecDeque<Code>>>,
+    answers: Arc<Mutex<VecDeque<Laid>>>,
+    unanswered: Arc<Mutex<VecDeque<Unanswered>>>,
+    released: Arc<Mutex<Vec<Released>>>,
+}
+
+/// A lease that was to be released, and the grant that was meant.
+pub type Released = (LeaseId, Option<Fence>);
+
+/// An answer that is laid ready.
+enum Laid {
+    Refuses(Code),
+    /// Grants under this id.
+    Grants(LeaseId),
+}
+
+/// A dispatch that has not been answered.
+struct Unanswered {
+    ask: Ask,
+    fingerprint: Fingerprint,
+    clock: Clock,
+    reply: RpcReplyPort<Said<Asked>>,
+}
+
+impl Unanswered {
+    fn answer(self, laid: Laid, number: u64) {
+        let result = match laid {
+            Laid::Refuses(code) => Err(Refusal::new(code, "as the test says")),
+            Laid::Grants(id) => Ok(Asked::Granted(self.grant(id))),
+        };
+        let _ = self.reply.send(Said { result, number });
+    }
+
+    /// The board for whoever asked, flagged as one whose id was chosen.
+    fn grant(&self, id: LeaseId) -> Grant {
+        let now = self.clock.now();
+        let lease = LeaseRecord {
+            id,
+            request_id: self.ask.id.clone(),
+            resource_id: "odd-board".parse().unwrap(),
+            mode: self.ask.mode,
+            holder: self.ask.requester.clone(),
+            granted_at: now.wall,
+            renewed_at: now.wall,
+            ttl: self.ask.ttl,
+            fence: Fence(7),
+            note: None,
+            id_chosen_by_requester: true,
+            idempotency_key: self.ask.key.clone(),
+            fingerprint: self.fingerprint,
+            asked_ttl: None,
+        };
+        Grant { lease, deadline: now.run + self.ask.ttl, expires_at: now.wall, labels: Default::default() }
+    }
 }
 
 impl Script {
     /// The next dispatch is refused with this.
     pub fn refuses(&self, code: Code) {
-        self.answers.lock().unwrap().push_back(code);
+        self.answers.lock().unwrap().push_back(Laid::Refuses(code));
+    }
+
+    /// The next dispatch is granted under this id, whatever was asked for.
+    pub fn grants(&self, id: &str) {
+        self.answers.lock().unwrap().push_back(Laid::Grants(id.parse().unwrap()));
+    }
+
+    /// The oldest dispatch without an answer is granted now, under this id.
+    pub fn grants_now(&self, id: &str) {
+        let unanswered = self.unanswered.lock().unwrap().pop_front().expect("a dispatch waits for its answer");
+        unanswered.answer(Laid::Grants(id.parse().unwrap()), 0);
+    }
+
+    /// The leases that were to be released so far.
+    pub fn released(&self) -> Vec<Released> {
+        self.released.lock().unwrap().clone()
     }
 
     /// The dispatches so far, with their attempts.
@@ -79,8 +148,13 @@ impl Refuser {
     /// Takes the place of a worker of the lab's, with this board.
     pub async fn join(lab: &Lab, name: &str, report: ResourceReport, script: &Script) -> Self {
         let (reports, number) = (Arc::default(), Arc::new(Mutex::new(0)));
-        let arguments =
-            DeskState { report, script: script.clone(), reports: Arc::clone(&reports), number: Arc::clone(&number) };
+        let arguments = DeskState {
+            report,
+            script: script.clone(),
+            reports: Arc::clone(&reports),
+            number: Arc::clone(&number),
+            clock: lab.clock.clone(),
+        };
         let (desk, _) = Actor::spawn(None, Desk, arguments).await.unwrap();
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());
@@ -123,6 +197,7 @@ struct DeskState {
     script: Script,
     reports: Arc<Mutex<Option<mpsc::Sender<Report>>>>,
     number: Arc<Mutex<u64>>,
+    clock: Clock,
 }
 
 impl Actor for Desk {
@@ -151,15 +226,19 @@ impl Actor for Desk {
                 let (incarnation, waiting, settled) = (u64::MAX, Vec::new(), Vec::new());
                 let _ = reply.send(Subscription { incarnation, number, resources, waiting, settled, reports });
             }
-            DeskMessage::Request { ask, origin: Origin::Gateway { attempt, .. }, reply } => {
-                state.script.asked.lock().unwrap().push((*ask, attempt));
-                if let Some(code) = state.script.answers.lock().unwrap().pop_front() {
-                    let result: Result<Asked, Refusal> = Err(Refusal::new(code, "as the test says"));
-                    let _ = reply.send(Said { result, number });
-                } else {
-                    // Kept for ever: nobody hears what becomes of it.
-                    std::mem::forget(reply);
+            DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint }, reply } => {
+                state.script.asked.lock().unwrap().push(((*ask).clone(), attempt));
+                let unanswered = Unanswered { ask: *ask, fingerprint, clock: state.clock.clone(), reply };
+                match state.script.answers.lock().unwrap().pop_front() {
+                    Some(laid) => unanswered.answer(laid, number),
+                    // Kept: nobody hears what becomes of it before the test says so.
+                    None => state.script.unanswered.lock().unwrap().push_back(unanswered),
                 }
+            }
+            DeskMessage::Release { lease, fence, reply, .. } => {
+                state.script.released.lock().unwrap().push((lease.clone(), fence));
+                let refusal = Refusal::new(Code::UnknownLease, "as the test says");
+                let _ = reply.send(Said::<ReleasedNow> { result: Err(refusal), number });
             }
             DeskMessage::Settle { attempt, reply, .. } => {
                 state.script.settled.lock().unwrap().push(attempt);
