@@ -1,7 +1,8 @@
-//! Lease ids that requesters choose, on a single host: the document that asked for them, line by line. A test has the
-//! words of the line that it stands for. What is the same at a gateway and at its workers is in [`crate::refusals`].
+//! Lease ids that requesters choose: the document that asked for them, line by line. A test has the words of the line
+//! that it stands for. What is the same at a gateway and at its workers is in [`crate::refusals`].
 
 mod examples;
+mod gateway;
 mod restart;
 
 use std::thread;
