@@ -13,6 +13,7 @@ mod lab;
 mod leases;
 mod liar;
 mod link;
+mod named;
 mod named_at_worker;
 mod partition;
 mod passes;

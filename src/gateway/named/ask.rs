@@ -10,6 +10,7 @@ use super::super::elsewhere::Kind;
 use super::super::front::{CallKind, FrontState};
 use super::super::message::{FleetResource, RoomSaid};
 use super::super::session::Outcome;
+use crate::admission::RequestState;
 use crate::admission::cancel::not_cancellable;
 use crate::clock::RunTime;
 use crate::limits::CALL_BOUND;
@@ -101,8 +102,12 @@ impl FrontState {
             }
             Some(refusal) => {
                 let lease = refusal.details.as_ref().and_then(|details| details.get("leaseId")?.as_str()?.parse().ok());
-                let named = self.elsewhere.get(id).zip(lease);
-                let lease = named.map(|(waits, lease)| self.name_there(worker, waits, &lease));
+                let lease = match (self.elsewhere.get(id), self.requests.get(id).map(|request| &request.state)) {
+                    // The report of its lease has come before this answer.
+                    (None, Some(RequestState::Granted(first))) => Some(first.lease.id.clone()),
+                    (Some(waits), _) => lease.map(|lease| self.name_there(worker, waits, &lease)),
+                    (None, _) => None,
+                };
                 Err(not_cancellable(id, lease.as_ref()))
             }
         };
