@@ -10,6 +10,7 @@ mod chaos;
 mod chosen_id;
 mod config;
 mod fleet_events;
+mod fleet_rooms;
 mod holds;
 mod http;
 mod interop;
