@@ -156,7 +156,6 @@ impl FrontState {
     pub(super) fn end_second(&mut self, id: &RequestId, result: Result<FirstGrant, Refusal>) {
         self.mirrors.remove(id);
         let now = self.around.clock.now().run;
-        self.mirrors.remove(id);
         match &result {
             Ok(first) => {
                 self.requests.grant(id, first.clone());

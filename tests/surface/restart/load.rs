@@ -62,12 +62,19 @@ impl Lease {
 #[derive(Default)]
 struct Oracle {
     stop: AtomicBool,
+    /// Leases that are kept to the end, so that there is something to compare.
+    kept: AtomicUsize,
     rounds: AtomicUsize,
     /// Who may use what at this moment, and the fence of the latest grant.
     holders: Mutex<HashMap<String, (u64, Option<usize>)>>,
 }
 
 impl Oracle {
+    /// True when who has no lease need not go on.
+    fn is_enough(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) && self.kept.load(Ordering::SeqCst) > 0
+    }
+
     fn granted(&self, who: usize, lease: &Lease) {
         let mut holders = self.holders.lock().unwrap();
         let (fence, holder) = holders.entry(lease.resource.clone()).or_default();
@@ -107,6 +114,7 @@ impl Requester<'_> {
                 self.renew(&lease);
             }
             if self.oracle.stop.load(Ordering::SeqCst) {
+                self.oracle.kept.fetch_add(1, Ordering::SeqCst);
                 return Some(lease);
             }
             self.oracle.given_back(&lease);
@@ -116,7 +124,7 @@ impl Requester<'_> {
         unreachable!("the rounds have no end")
     }
 
-    /// Asks under one key until there is a lease; none when it was told to stop and nothing is held.
+    /// Asks under one key until there is a lease; none when it was told to stop and somebody else keeps one.
     fn lease(&self, round: usize) -> Option<Lease> {
         let mut body = json!({ "requester": format!("r{}", self.number), "ttlMs": 600_000 });
         let key = format!("r{}-{round}", self.number);
@@ -144,13 +152,13 @@ impl Requester<'_> {
                         return Some(Some(Lease::told(lease)));
                     }
                     // One that still waits is asked about under its key, until everybody stops.
-                    let stop = self.oracle.stop.load(Ordering::SeqCst);
-                    (stop && self.cancel(&told.body["request"]["id"])).then_some(None)
+                    let enough = self.oracle.is_enough();
+                    (enough && self.cancel(&told.body["request"]["id"])).then_some(None)
                 }
                 Ok(told) => {
                     let held = matches!(told.code(), "NO_CAPACITY" | "RESOURCE_UNAVAILABLE");
                     assert!(held || told.code() == "WORKER_UNREACHABLE", "{}", told.body);
-                    (held && self.oracle.stop.load(Ordering::SeqCst)).then_some(None)
+                    (held && self.oracle.is_enough()).then_some(None)
                 }
             }
         })
