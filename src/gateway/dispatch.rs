@@ -68,7 +68,8 @@ impl FrontState {
     }
 
     pub(super) fn send_out(&mut self, id: &RequestId, worker: NodeName) {
-        let Some(attempt) = self.fleet.dispatch(id, worker.clone()) else { return };
+        let now = self.around.clock.now().run;
+        let Some(attempt) = self.fleet.dispatch(id, worker.clone(), now) else { return };
         let Some(open) = self.fleet.get(id) else { return };
         let (ask, wait) = (&open.ask, self.wait_of(open));
         // One by selector is this gateway's own.

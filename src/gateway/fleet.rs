@@ -49,6 +49,8 @@ pub struct Open {
     pub stage: Stage,
     /// How often it has been dispatched.
     pub attempts: u32,
+    /// When the last dispatch was sent.
+    pub sent_at: Option<RunTime>,
     /// Workers that have refused it.
     pub skips: Skips,
     /// Since when it has waited for a worker that is away, without a break.
@@ -168,6 +170,7 @@ impl Fleet {
         let open = Open {
             stage: Stage::Waiting,
             attempts: 0,
+            sent_at: None,
             skips: Skips::default(),
             away_since: None,
             since: now.run,
@@ -235,10 +238,11 @@ impl Fleet {
     }
 
     /// Sends a request out: the number of the attempt.
-    pub fn dispatch(&mut self, id: &RequestId, worker: NodeName) -> Option<u32> {
+    pub fn dispatch(&mut self, id: &RequestId, worker: NodeName, now: RunTime) -> Option<u32> {
         self.leave(id);
         let open = self.requests.get_mut(id)?;
         open.attempts += 1;
+        open.sent_at = Some(now);
         open.away_since = None;
         if open.by_selector() {
             *self.out.entry(worker.clone()).or_default() += 1;

@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ractor::RpcReplyPort;
 use serde::{Deserialize, Serialize};
 
 use super::fleet::Stage;
 use super::front::FrontState;
 use super::message::FrontMessage;
 use crate::limits::GIVEN_UP_MAX;
-use crate::model::{NodeName, RequestId};
+use crate::model::{NodeName, Refusal, RequestId};
 use crate::trust::replace_private_file;
 
 /// The file, under the node's directory.
@@ -74,12 +75,17 @@ pub(super) struct GivenUpDisk {
     writing: bool,
     /// Those whose requests go on once they are on disk.
     pending: BTreeSet<GivenUp>,
+    /// Who hears that all that is given up now is on disk; those of a writing that is under way already wait for the next.
+    told: Vec<Told>,
+    told_next: Vec<Told>,
 }
+
+type Told = RpcReplyPort<Result<(), Refusal>>;
 
 impl GivenUpDisk {
     /// With what was read at the start.
     pub(super) fn new(file: GivenUpFile, written: BTreeSet<GivenUp>) -> Self {
-        Self { file, written, writing: false, pending: BTreeSet::new() }
+        Self { file, written, writing: false, pending: BTreeSet::new(), told: Vec::new(), told_next: Vec::new() }
     }
 }
 
@@ -97,13 +103,22 @@ impl FrontState {
         self.given_up.pending.insert(row);
     }
 
+    /// Somebody is to hear, with success, when all that is given up now is on disk.
+    pub(super) fn tell_once_given_up(&mut self, reply: Told) {
+        self.given_up.told_next.push(reply);
+        self.keep_given_up();
+    }
+
     /// Has it written down which attempts are given up, if that has changed.
     pub(super) fn keep_given_up(&mut self) {
         if self.given_up.writing {
             return;
         }
+        let next = std::mem::take(&mut self.given_up.told_next);
+        self.given_up.told.extend(next);
         let rows: BTreeSet<GivenUp> = self.orphans.attempts().chain(self.given_up.pending.iter().cloned()).collect();
         if rows == self.given_up.written {
+            self.tell_given_up();
             return self.go_on_without(&rows);
         }
         self.given_up.writing = true;
@@ -119,10 +134,18 @@ impl FrontState {
         self.given_up.writing = false;
         match outcome {
             Ok(()) => {
+                self.tell_given_up();
                 self.go_on_without(&rows);
                 self.given_up.written = rows;
             }
             Err(error) => tracing::warn!(%error, "cannot write down what is given up; it is tried again"),
+        }
+    }
+
+    fn tell_given_up(&mut self) {
+        for reply in self.given_up.told.drain(..) {
+            // A caller that has gone needs no answer.
+            let _ = reply.send(Ok(()));
         }
     }
 

@@ -97,11 +97,6 @@ impl Orphans {
         self.leases.remove(&(worker.clone(), lease.clone(), fence)).map(|lease| lease.record)
     }
 
-    /// A whole snapshot of the worker, which shows these leases: what it does not show has ended by itself.
-    pub fn keep_shown(&mut self, worker: &NodeName, shown: impl Fn(&LeaseRecord) -> bool) {
-        self.leases.retain(|(at, ..), lease| at != worker || shown(&lease.record));
-    }
-
     /// The worker is off the roster, and nobody can ask it any more.
     pub fn forget_worker(&mut self, worker: &NodeName) {
         self.given_up.retain(|(_, at), _| at != worker);

@@ -69,7 +69,7 @@ impl FrontState {
         });
         let changed = !view.has_the_resources(&reports);
         view.take_snapshot(number, reports, now);
-        view.take_waiting(&waiting);
+        view.take_waiting(number, &waiting);
         worker.reported = true;
         worker.forgotten = false;
         worker.resyncs.snapshot(now);
@@ -80,7 +80,6 @@ impl FrontState {
         }
         let grants: HashSet<_> = leases.iter().map(|held| (&held.lease.id, held.lease.fence)).collect();
         let shown = |lease: &LeaseRecord| grants.contains(&(&lease.id, lease.fence));
-        self.orphans.keep_shown(name, shown);
         self.take_rows(name, number, waiting, settled);
         let missing = self.table.count_missing(name, number, shown);
         self.forget_leases(missing.dropped);
@@ -189,7 +188,11 @@ impl FrontState {
             self.orphans.found(&request, worker);
             self.take_or_release(&request, worker, held, number);
         } else if self.is_out_at(&request, worker) {
-            self.judge_grant(&request, worker, held, number);
+            // The report may have been on its way for long: nobody is promised more than the worker will keep.
+            let sent_at = self.fleet.get(&request).and_then(|open| open.sent_at);
+            let latest = sent_at.map_or(held.deadline, |sent_at| sent_at + held.lease.ttl);
+            let held = Held { deadline: held.deadline.min(latest), ..held.clone() };
+            self.judge_grant(&request, worker, &held, number);
         } else if self.has_another_end(&request, worker, &held.lease) {
             self.release_orphan(worker, &held.lease);
         } else {

@@ -1,11 +1,12 @@
 //! The gateway's picture of one worker: a function of its latest snapshot and the deltas after it, and of the answers
 //! that are known to be later than both.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
+use crate::limits::DELTAS_QUEUED_MAX;
 use crate::model::{
     DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, RequestId, Requester, ResourceId, Selector,
 };
@@ -24,7 +25,19 @@ pub struct View {
     /// What answers have told ahead of the reports: an older report does not undo it.
     told: BTreeMap<LeaseId, Told>,
     /// Requests of this gateway's that wait there, with what each comes to.
-    waiting: HashMap<RequestId, u64>,
+    waiting: HashMap<RequestId, Waits>,
+    /// Those that have waited there and do not any more, by the number of the change: a snapshot that was cut before does
+    /// not bring them back. The latest [`DELTAS_QUEUED_MAX`].
+    gone: BTreeMap<u64, RequestId>,
+}
+
+/// A request that waits at the worker.
+#[derive(Debug, Clone, Copy)]
+struct Waits {
+    /// The number of the change that has told of it.
+    number: u64,
+    /// What it comes to.
+    digest: u64,
 }
 
 /// What the latest answer has told of a lease. A worker has one lease of an id, so whatever an older report shows under
@@ -206,6 +219,8 @@ impl View {
         self.incarnation = incarnation;
         self.number = 0;
         self.told.clear();
+        self.gone.clear();
+        self.waiting.values_mut().for_each(|waits| waits.number = 0);
         self.resources.values_mut().for_each(|seen| seen.number = 0);
     }
 
@@ -249,15 +264,36 @@ impl View {
     }
 
     /// Takes in the waiting requests of a whole snapshot.
-    pub fn take_waiting(&mut self, rows: &[WaitingRow]) {
-        self.waiting = rows.iter().map(|row| (row.request.clone(), digest::of_waiting(row))).collect();
+    ///
+    /// What has come or gone after its cut stays so.
+    pub fn take_waiting(&mut self, number: u64, rows: &[WaitingRow]) {
+        self.waiting.retain(|_, waits| waits.number > number);
+        self.gone = self.gone.split_off(&(number + 1));
+        let gone: HashSet<&RequestId> = self.gone.values().collect();
+        for row in rows.iter().filter(|row| !gone.contains(&row.request)) {
+            let waits = Waits { number, digest: digest::of_waiting(row) };
+            self.waiting.entry(row.request.clone()).or_insert(waits);
+        }
+    }
+
+    /// True when a request waits there, by the reports.
+    pub fn waits(&self, request: &RequestId) -> bool {
+        self.waiting.contains_key(request)
     }
 
     /// Takes in that a request waits, or not any more.
     pub fn take_request(&mut self, number: u64, request: &RequestId, row: Option<&WaitingRow>) {
         match row {
-            Some(row) => drop(self.waiting.insert(request.clone(), digest::of_waiting(row))),
-            None => drop(self.waiting.remove(request)),
+            Some(row) => {
+                self.waiting.insert(request.clone(), Waits { number, digest: digest::of_waiting(row) });
+            }
+            None if self.waiting.remove(request).is_some() => {
+                self.gone.insert(number, request.clone());
+                if self.gone.len() > DELTAS_QUEUED_MAX {
+                    self.gone.pop_first();
+                }
+            }
+            None => {}
         }
         self.reached(number);
     }
@@ -265,7 +301,7 @@ impl View {
     /// What the reports come to, as [`wire::digest`](crate::wire::digest) says.
     pub fn digest(&self) -> u64 {
         let resources = self.resources.values().map(|seen| seen.digest);
-        resources.chain(self.waiting.values().copied()).fold(0, |sum, one| sum ^ one)
+        resources.chain(self.waiting.values().map(|waits| waits.digest)).fold(0, |sum, one| sum ^ one)
     }
 
     /// An answer has shown a lease, ahead of the reports up to its number. It says nothing about the other leases of the
@@ -323,5 +359,44 @@ impl View {
         self.number = self.number.max(number);
         let reached = self.number;
         self.told.retain(|_, told| told.number > reached);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Fingerprint, Target};
+
+    fn row() -> WaitingRow {
+        let target = Target::Resource("board".parse().unwrap());
+        WaitingRow {
+            request: RequestId::generate(),
+            requester: "gw:gateway:ci".parse().unwrap(),
+            resource: "board".parse().unwrap(),
+            mode: Mode::Exclusive,
+            attended: true,
+            lease_id: None,
+            key: None,
+            fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
+            joined_at: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_snapshot_brings_nobody_back_who_has_gone_after_its_cut_and_takes_nobody_out_who_has_come() {
+        let (stays, goes, comes) = (row(), row(), row());
+        let mut view = View::default();
+        view.take_waiting(4, &[stays.clone(), goes.clone()]);
+        view.take_request(5, &goes.request, None);
+        view.take_request(6, &comes.request, Some(&comes));
+        view.take_waiting(4, &[stays.clone(), goes.clone()]);
+        let waits = |view: &View| [&stays, &goes, &comes].map(|row| view.waits(&row.request));
+        assert_eq!(waits(&view), [true, false, true]);
+        assert_eq!(view.digest(), digest::of_waiting(&stays) ^ digest::of_waiting(&comes));
+        view.take_waiting(6, &[comes.clone()]);
+        assert_eq!(waits(&view), [false, false, true], "a later one says all that there is");
+        view.begin_incarnation(2);
+        view.take_waiting(0, &[goes.clone()]);
+        assert_eq!(waits(&view), [false, true, false], "what a former life has told is older");
     }
 }

@@ -18,6 +18,7 @@ use crate::config::default_state_dir;
 use crate::link::Udp;
 use crate::link::join::{JoinError, Joined, join};
 use crate::model::{Code, NodeRole, Refusal};
+use crate::trust::roster::NotJoined;
 use crate::trust::{INVITATION_BYTES_MAX, Identity, Invitation, JoinerKey, keep_answer};
 
 pub(super) fn run(args: &JoinArgs) -> anyhow::Result<ExitCode> {
@@ -32,8 +33,12 @@ pub(super) fn run(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     let key = JoinerKey::open(&node_dir, args.new_key).map_err(|error| bad(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the runtime could not be started")?;
-    let Joined { certificate, authority } =
-        runtime.block_on(join(&invitation, &key, &Udp::default())).map_err(explained)?;
+    let joined = runtime.block_on(join(&invitation, &key, &Udp::default()));
+    if matches!(&joined, Err(JoinError::Refused { reason, .. }) if reason == NotJoined::Revoked.word()) {
+        // It is never let in again; the next try makes another.
+        JoinerKey::forget_try(&node_dir).map_err(|error| bad(&error))?;
+    }
+    let Joined { certificate, authority } = joined.map_err(explained)?;
     let files = keep_answer(&invitation, &node_dir, &key, &certificate, &authority).map_err(|error| bad(&error))?;
     Identity::load(&files, &invitation.lab, NodeRole::Worker, &invitation.worker).map_err(|error| bad(&error))?;
     let written = write_once(&args.config, &lab_file(&invitation, &state_dir, &node_dir)?)?;

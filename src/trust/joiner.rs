@@ -54,6 +54,18 @@ impl JoinerKey {
         Ok(Self(key))
     }
 
+    /// Removes the key of an earlier try, which will never be let in: the next try has another.
+    ///
+    /// # Errors
+    /// The file is there and cannot be removed.
+    pub fn forget_try(node_dir: &Path) -> Result<(), TrustError> {
+        let path = node_dir.join(PENDING);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(TrustError::Write { path, source }),
+            _ => Ok(()),
+        }
+    }
+
     fn read(path: &Path) -> Result<Self, TrustError> {
         let text = fs::read_to_string(path).map_err(|source| TrustError::Read { path: path.to_owned(), source })?;
         let content = |why: String| TrustError::Content { path: path.to_owned(), why };

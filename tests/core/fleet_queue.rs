@@ -121,7 +121,7 @@ proptest! {
                 Step::Dispatch(index, second) => {
                     if let Some(index) = pick(index).filter(|index| list[*index].out.is_none()) {
                         let before = fleet.get(&list[index].id).unwrap().attempts;
-                        let attempt = fleet.dispatch(&list[index].id, worker(second));
+                        let attempt = fleet.dispatch(&list[index].id, worker(second), Default::default());
                         prop_assert_eq!(attempt, Some(before + 1), "the next attempt has the next number");
                         list[index].out = Some(worker(second));
                     }

@@ -74,8 +74,7 @@ impl FrontState {
             let call = Call::Cancel { request: id.clone() };
             self.ask(&worker, CallKind::Cancel { request: id.clone(), reply }, call, CALL_BOUND);
         } else {
-            self.cancelled_there(id);
-            let _ = reply.send(Ok(()));
+            self.give_up_there(id, reply);
         }
     }
 
@@ -91,12 +90,15 @@ impl FrontState {
                 Answer::Refused(refusal) if refusal.code == Code::RequestNotCancellable => Some(refusal),
                 _ => None,
             },
+            Outcome::NotSent | Outcome::Lost if self.elsewhere.is_at(id, worker) => {
+                return self.give_up_there(id, reply);
+            }
             Outcome::NotSent | Outcome::Lost => None,
         };
         let result = match granted {
             None => {
-                if self.elsewhere.is_at(id, worker) {
-                    self.cancelled_there(id);
+                if let Some(waited) = self.elsewhere.remove_at(id, worker) {
+                    self.is_cancelled(id, Some(waited));
                 }
                 Ok(())
             }
@@ -114,10 +116,11 @@ impl FrontState {
         let _ = reply.send(result);
     }
 
-    /// It is cancelled here, and whatever it may still get there is released.
-    fn cancelled_there(&mut self, id: &RequestId) {
+    /// It is cancelled here, and whatever it may still get there is released. Its owner hears so once that is on disk.
+    fn give_up_there(&mut self, id: &RequestId, reply: RpcReplyPort<Result<(), Refusal>>) {
         let waited = self.leave_there(id);
         self.is_cancelled(id, waited);
+        self.tell_once_given_up(reply);
     }
 
     /// Ends those whose time to wait is over, where their worker has not.

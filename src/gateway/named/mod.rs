@@ -12,7 +12,7 @@ use super::elsewhere::{Kind, Waits};
 use super::fleet::Open;
 use super::front::{FrontState, Watcher};
 use super::history::reason_of;
-use super::message::{Asked, FirstGrant, Joined};
+use super::message::{Asked, Joined};
 use crate::admission::resource::Held;
 use crate::model::{Ask, Code, Door, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, Target, WaitPolicy};
 use crate::wire::call::Wait;
@@ -46,6 +46,12 @@ impl FrontState {
         if self.fleet.get(id).is_some_and(|open| open.withdrawing.is_some()) {
             // It is being taken back, and what comes of that decides.
             return;
+        }
+        let view = self.workers.get(worker).and_then(|worker| worker.view.as_ref());
+        if view.is_some_and(|view| number <= view.number() && !view.waits(&place.request)) {
+            // The report of its end was quicker, and was taken for that of another attempt: the worker is asked.
+            self.fleet.doubt(id, self.around.clock.now().run);
+            return self.settle_doubts(worker);
         }
         let wait = self.fleet.get(id).map(|open| self.wait_of(open));
         match wait {
@@ -269,23 +275,6 @@ impl FrontState {
         match &waits.lease_id {
             Some(chosen) => chosen.clone().into(),
             None => LeaseId::through(worker, lease),
-        }
-    }
-
-    /// A request that is over and was never known in this run enters the book, so that its key answers as it did.
-    pub(super) fn enter_settled(
-        &mut self,
-        id: &RequestId,
-        result: Result<FirstGrant, Refusal>,
-        keeps_key: bool,
-        ended: crate::clock::RunTime,
-    ) {
-        match result {
-            Ok(first) => {
-                self.requests.grant(id, first);
-                self.requests.end(id, ended);
-            }
-            Err(refusal) => self.requests.fail(id, refusal, keeps_key, ended),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::super::elsewhere::{Kind, Waits};
-use super::super::fleet::Stage;
+use super::super::fleet::{Open, Stage};
 use super::super::front::FrontState;
+use super::super::history::reason_of;
 use super::super::message::{FirstGrant, FleetLease};
-use crate::admission::RequestState;
 use crate::admission::cancel::was_cancelled;
 use crate::clock::RunTime;
 use crate::model::{Code, NodeName, Refusal, RequestId};
@@ -23,7 +23,11 @@ impl FrontState {
     ) {
         let shown: HashSet<RequestId> = waiting.iter().map(|row| row.request.clone()).collect();
         for row in waiting {
-            self.reported_waiting(worker, number, row);
+            // What has come or gone after the cut is known already.
+            let view = self.workers.get(worker).and_then(|worker| worker.view.as_ref());
+            if view.is_some_and(|view| view.waits(&row.request)) {
+                self.reported_waiting(worker, number, row);
+            }
         }
         for row in settled {
             self.reported_settled(worker, row);
@@ -183,28 +187,43 @@ impl FrontState {
             }
             SettledOutcome::Cancelled => (None, true),
         };
-        let key = row.key.clone().filter(|_| keeps_key);
+        let mut key = row.key.clone().filter(|_| keeps_key);
         let in_use = key.as_ref().and_then(|key| self.ledger.request_of_key(&requester, key));
-        let in_use = in_use.map(|(request, fingerprint)| (request.clone(), fingerprint));
-        self.requests.open(id.clone(), requester.clone(), key.clone().filter(|_| in_use.is_none()), row.created_at);
-        match result.clone() {
-            Some(result) => self.enter_settled(&id, result, keeps_key, ended),
+        if let Some((other, fingerprint)) = in_use.map(|(request, fingerprint)| (request.clone(), fingerprint)) {
+            // The key came again before this was known. If that request still waits, this is its answer.
+            let waits = self.fleet.get(&other).is_some_and(|open| open.stage == Stage::Waiting);
+            if waits && fingerprint == row.fingerprint {
+                self.ends_as_before(&other, result.clone());
+            } else {
+                key = None;
+            }
+        }
+        self.requests.open(id.clone(), requester.clone(), key.clone(), row.created_at);
+        match result {
+            Some(Ok(first)) => {
+                self.requests.grant(&id, first);
+                self.requests.end(&id, ended);
+            }
+            Some(Err(refusal)) => self.requests.fail(&id, refusal, keeps_key, ended),
             None => self.requests.cancel(&id, ended),
         }
-        match (key, in_use) {
-            (Some(key), None) => self.ledger.remember(&id, &requester, key, row.fingerprint),
-            (Some(_), Some((other, fingerprint))) if fingerprint == row.fingerprint => {
-                // The key came again before this was known. If that request still waits, this is its answer.
-                let waits = self.fleet.get(&other).is_some_and(|open| open.stage == Stage::Waiting);
-                let still = matches!(self.requests.get(&other).map(|it| &it.state), Some(RequestState::Open));
-                if waits && still {
-                    self.fleet.remove(&other);
-                    self.ledger.close(&other);
-                    self.end_second(&other, result.unwrap_or_else(|| Err(was_cancelled(&other))));
-                }
-            }
-            _ => {}
+        if let Some(key) = key {
+            self.ledger.remember(&id, &requester, key, row.fingerprint);
         }
+    }
+
+    /// One that waits here has the key of a request that has ended before this run: it ends as that did, none for
+    /// cancelled, and its key is free for that.
+    fn ends_as_before(&mut self, other: &RequestId, result: Option<Result<FirstGrant, Refusal>>) {
+        let Some(Open { ask, .. }) = self.fleet.remove(other) else { return };
+        self.ledger.refuse(other);
+        let result = result.unwrap_or_else(|| Err(was_cancelled(other)));
+        match &result {
+            Ok(first) => self.tell_granted(other, None, first),
+            Err(refusal) => self.tell_rejected(&ask, reason_of(refusal, ask.no_wait()), refusal.code),
+        }
+        self.end_second(other, result);
+        self.left_queue(ask.mode);
     }
 
     fn ended_at(&self, ago_ms: Option<u64>) -> RunTime {
