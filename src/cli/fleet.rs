@@ -113,12 +113,13 @@ pub(super) fn worker_list(workers: &[WorkerView]) -> String {
             // Before its first report nothing is known of what a worker has.
             if worker.known { worker.resources.to_string() } else { "?".to_owned() },
             if worker.known { worker.leases.to_string() } else { "?".to_owned() },
+            if worker.known { worker.queue_length.to_string() } else { "?".to_owned() },
             worker.last_seen_at.map(|at| format!("{at:.0}")).unwrap_or_default(),
             worker.version.clone().unwrap_or_default(),
             worker.protocol.clone().unwrap_or_default(),
         ]
     });
-    table::list(["WORKER", "CONNECTION", "RESOURCES", "LEASES", "LAST SEEN", "VERSION", "PROTOCOL"], rows)
+    table::list(["WORKER", "CONNECTION", "RESOURCES", "LEASES", "WAITING", "LAST SEEN", "VERSION", "PROTOCOL"], rows)
 }
 
 fn gateway_line(gateway: &GatewayView) -> String {

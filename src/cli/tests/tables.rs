@@ -59,7 +59,7 @@ async fn lists_are_tables_without_borders() {
     bench-1    rack-2  drained  taken out by an operator         os=15,platform=android
     pixel-8-a  rack-1  leased?                            2      os=15,platform=android  mine (ci/job-17)
     ");
-    insta::assert_snapshot!(run_at(&url, &["status"]).await.out, @r"
+    insta::assert_snapshot!(run_at(&url, &["status"]).await.out, @"
     node       gateway (gateway), ready
     version    0.1.0
     started    2026-01-01T00:00:00Z
@@ -67,9 +67,9 @@ async fn lists_are_tables_without_borders() {
     leases     1
     waiting    3
 
-    WORKER  CONNECTION    RESOURCES  LEASES  LAST SEEN             VERSION  PROTOCOL
-    rack-1  connected     7          1       2026-01-01T00:00:01Z  0.1.0    1
-    rack-2  disconnected  ?          ?
+    WORKER  CONNECTION    RESOURCES  LEASES  WAITING  LAST SEEN             VERSION  PROTOCOL
+    rack-1  connected     7          1       0        2026-01-01T00:00:01Z  0.1.0    1
+    rack-2  disconnected  ?          ?       ?
     ");
 }
 

@@ -103,6 +103,16 @@ fn only_an_admin_of_the_gateway_s_keeps_the_roster() {
         lab.door("rack-1").send(&call).refused("UNSUPPORTED_ON_WORKER", 501);
     }
     let admin = lab.door("gateway");
+    for (method, path) in [
+        ("POST", "/v1/workers/rack-9/drain"),
+        ("DELETE", "/v1/workers/rack-9/drain"),
+        ("DELETE", "/v1/workers/rack-9"),
+        ("DELETE", "/v1/workers/rack-9?revoke=true"),
+    ] {
+        admin.send(&crate::http::Call { method, path, ..Default::default() }).refused("UNKNOWN_WORKER", 404);
+    }
+    let connected = crate::http::Call { method: "DELETE", path: "/v1/workers/rack-1", ..Default::default() };
+    admin.send(&connected).refused("WORKER_CONNECTED", 409);
     let made = admin.post("/v1/workers/rack-9/invitation", &json!({})).expect(201).body;
     assert!(made["invitation"].as_str().unwrap().starts_with("berth-join:1:test/rack-9,gateway,"), "{made}");
     assert!(made["expiresAt"].as_str().unwrap().ends_with('Z'), "{made}");
