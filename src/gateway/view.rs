@@ -393,10 +393,10 @@ mod tests {
         let waits = |view: &View| [&stays, &goes, &comes].map(|row| view.waits(&row.request));
         assert_eq!(waits(&view), [true, false, true]);
         assert_eq!(view.digest(), digest::of_waiting(&stays) ^ digest::of_waiting(&comes));
-        view.take_waiting(6, &[comes.clone()]);
+        view.take_waiting(6, std::slice::from_ref(&comes));
         assert_eq!(waits(&view), [false, false, true], "a later one says all that there is");
         view.begin_incarnation(2);
-        view.take_waiting(0, &[goes.clone()]);
+        view.take_waiting(0, std::slice::from_ref(&goes));
         assert_eq!(waits(&view), [false, true, false], "what a former life has told is older");
     }
 }
