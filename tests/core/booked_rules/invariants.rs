@@ -110,10 +110,11 @@ impl<'a> Happened<'a> {
     fn is_awaited(&self, lease: &LeaseRecord) -> bool {
         let now = self.now().wall;
         let waits = self.states[0].queue.get(&lease.request_id).is_some();
-        let opens = |state: &ResourceState| {
-            open_now(&state.calendar, now).filter(|booking| booking.holder == lease.holder).cloned()
-        };
-        let booking = self.states.iter().find_map(opens);
+        let mut met = self.states.iter().zip(&self.decision.changes);
+        let granted = met.find(|(_, change)| matches!(change, Change::Granted { lease: it, .. } if it.id == lease.id));
+        let booking = granted
+            .and_then(|(state, _)| open_now(&state.calendar, now))
+            .filter(|booking| booking.holder == lease.holder);
         self.policy().auto_acquire
             && waits
             && booking.is_some_and(|it| lease.ttl == whole(remaining(now, it.window.ends_at())))
