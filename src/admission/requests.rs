@@ -29,8 +29,10 @@ pub struct Request<L> {
     pub state: RequestState<L>,
     /// When and why its lease ended, by the wall clock.
     pub ended: Option<(Timestamp, Option<EndReason>)>,
-    /// True when it is on disk.
+    /// True when its outcome is on disk.
     pub stored: bool,
+    /// True when a row of it is on disk, be it of a former try.
+    has_row: bool,
 }
 
 /// Where a request stands.
@@ -99,6 +101,7 @@ impl<L> Requests<L> {
     /// Enters an open request; one that failed may come again.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
         self.stay(&id);
+        let has_row = self.known.get(&id).is_some_and(|former| former.has_row);
         self.known.insert(
             id,
             Request {
@@ -109,6 +112,7 @@ impl<L> Requests<L> {
                 state: RequestState::Open,
                 ended: None,
                 stored: false,
+                has_row,
             },
         );
     }
@@ -123,7 +127,7 @@ impl<L> Requests<L> {
     /// The request is on disk too, and is to be forgotten there when it is dropped here.
     pub fn store(&mut self, id: &RequestId) {
         if let Some(request) = self.known.get_mut(id) {
-            request.stored = true;
+            (request.stored, request.has_row) = (true, true);
         }
     }
 
@@ -234,7 +238,7 @@ impl<L> Requests<L> {
     fn drop_request(&mut self, id: &RequestId) -> Option<Dropped<L>> {
         self.stay(id);
         let request = self.known.remove(id)?;
-        let Request { requester, key, stored, state, .. } = request;
+        let Request { requester, key, has_row: stored, state, .. } = request;
         let lease = if let RequestState::Granted(lease) = state { Some(lease) } else { None };
         Some(Dropped { id: id.clone(), requester, key, stored, lease })
     }
@@ -283,6 +287,18 @@ mod tests {
         assert!(book.prune(at(9_000)).is_empty());
         book.end(&id, at(9_000));
         assert_eq!(book.prune(at(9_600)).len(), 1);
+    }
+
+    #[test]
+    fn a_request_that_comes_again_is_forgotten_on_disk_too_though_its_new_try_is_not_there_yet() {
+        let mut book = Requests::new(Duration::from_secs(600));
+        let id = opened(&mut book, Some("k"));
+        book.fail(&id, Refusal::internal("x"), false, at(1));
+        book.store(&id);
+        book.open(id.clone(), "ci".parse().unwrap(), None, Timestamp::UNIX_EPOCH);
+        assert!(!book.get(&id).unwrap().stored, "nothing of its outcome is");
+        book.fail(&id, Refusal::internal("x"), false, at(2));
+        assert!(book.prune(at(602))[0].stored);
     }
 
     #[test]

@@ -308,7 +308,9 @@ pub(super) fn out_of_time() -> Refusal {
 
 /// `RESOURCE_UNAVAILABLE` for one who would take what others wait for.
 fn others_wait(address: &ResourceAddress) -> Refusal {
-    let message = format!("{address} is free, but others wait for one like it and come first; ask again later");
+    let message = format!(
+        "{address} is free, but kept for those who waited for one like it; ask again in a moment, or wait in line"
+    );
     Refusal::new(Code::ResourceUnavailable, message).with("resourceId", address.to_string())
 }
 

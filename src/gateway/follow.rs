@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::message::{FrontMessage, WholeSnapshot};
 use super::relayed::claimed;
 use super::session::LinkId;
+use crate::clock::{Clock, RunTime};
 use crate::limits::{DELTAS_QUEUED_MAX, RESOURCES_MAX, SETTLED_ROWS_MAX, WAITERS_MAX};
 use crate::link::listen::Snapshots;
 use crate::link::{FrameReader, FrameWriter, LinkError, read, write};
@@ -36,28 +37,44 @@ pub(super) struct Follow {
     pub(super) reports: FrameReader,
     pub(super) control: FrameWriter,
     pub(super) resyncs: mpsc::Receiver<()>,
+    pub(super) clock: Clock,
 }
 
 /// A whole snapshot.
 #[derive(Debug)]
 struct Snapshot {
     number: u64,
+    /// When its first part was read.
+    at: RunTime,
     resources: Vec<ResourceReport>,
     waiting: Vec<WaitingRow>,
     settled: Vec<SettledRow>,
 }
 
-/// A report on its way to the front; the room it takes is free once it is dropped.
+/// A report on its way to the front; the room it takes is free once this is dropped.
 #[derive(Debug)]
-pub struct Room(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+pub struct Arrival {
+    /// When it was read: what it says in times left counts from then, however long the front takes to get to it.
+    pub at: RunTime,
+    #[expect(dead_code, reason = "held for its drop")]
+    room: OwnedSemaphorePermit,
+}
+
+/// A delta, and when it was read.
+#[derive(Debug, PartialEq)]
+struct Read {
+    at: RunTime,
+    delta: Delta,
+}
 
 /// Follows until the link breaks or the worker breaks the protocol.
 pub(super) async fn follow(follow: Follow) -> LinkError {
-    let Follow { worker, gateway, link, incarnation, front, snapshots, mut reports, mut control, mut resyncs } = follow;
+    let Follow { worker, gateway, link, incarnation, front, snapshots, mut reports, mut control, mut resyncs, clock } =
+        follow;
     let (whole, mut wholes) = mpsc::channel(1);
     // Read beside the deltas: a worker whose deltas are not read could not finish its snapshot.
     let mut reading = JoinSet::new();
-    reading.spawn(read_snapshots(snapshots, incarnation, whole));
+    reading.spawn(read_snapshots(snapshots, incarnation, clock.clone(), whole));
     let room = Arc::new(Semaphore::new(REPORTS_QUEUED_MAX));
     let mut order = Order::Unknown { early: Vec::new() };
     let mut due = Some(Box::pin(sleep(SNAPSHOT_BOUND)));
@@ -67,11 +84,11 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
     loop {
         let ready = tokio::select! {
             whole = wholes.recv() => match whole {
-                Some(Ok(Snapshot { number, resources, waiting, settled })) => {
+                Some(Ok(Snapshot { number, at, resources, waiting, settled })) => {
                     due = None;
-                    let room = take_room(&room).await;
+                    let arrival = arrival(at, &room).await;
                     let snapshot = WholeSnapshot { incarnation, number, resources, waiting, settled };
-                    let _ = front.cast(FrontMessage::Snapshot { worker: worker.clone(), link, snapshot, room });
+                    let _ = front.cast(FrontMessage::Snapshot { worker: worker.clone(), link, snapshot, arrival });
                     if let Err(error) = write(&mut control, &Control::Taken { number }).await {
                         return error;
                     }
@@ -81,11 +98,13 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
                 None => return LinkError::Protocol("no more snapshots".to_owned()),
             },
             report = read::<Report>(&mut reports) => match report {
-                Ok(Some(Report::Delta(delta))) if delta.incarnation == incarnation => order.delta(delta),
+                Ok(Some(Report::Delta(delta))) if delta.incarnation == incarnation => {
+                    order.delta(Read { at: clock.now().run, delta })
+                }
                 Ok(Some(Report::Delta(_))) => return LinkError::Protocol("a delta of another incarnation".to_owned()),
                 Ok(Some(Report::Digest(digest))) => {
-                    let room = take_room(&room).await;
-                    let _ = front.cast(FrontMessage::Digest { worker: worker.clone(), link, digest, room });
+                    let arrival = arrival(clock.now().run, &room).await;
+                    let _ = front.cast(FrontMessage::Digest { worker: worker.clone(), link, digest, arrival });
                     continue;
                 }
                 Ok(Some(Report::Events(_))) if page_out => {
@@ -115,9 +134,9 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
         };
         match ready {
             Ready::Deltas(deltas) => {
-                for Delta { number, change, .. } in deltas {
-                    let room = take_room(&room).await;
-                    let message = FrontMessage::Delta { worker: worker.clone(), link, number, change, room };
+                for Read { at, delta: Delta { number, change, .. } } in deltas {
+                    let arrival = arrival(at, &room).await;
+                    let message = FrontMessage::Delta { worker: worker.clone(), link, number, change, arrival };
                     let _ = front.cast(message);
                 }
             }
@@ -134,8 +153,8 @@ pub(super) async fn follow(follow: Follow) -> LinkError {
     }
 }
 
-async fn take_room(room: &Arc<Semaphore>) -> Room {
-    Room(Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed"))
+async fn arrival(at: RunTime, room: &Arc<Semaphore>) -> Arrival {
+    Arrival { at, room: Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed") }
 }
 
 async fn waiting(due: &mut Option<std::pin::Pin<Box<Sleep>>>) {
@@ -149,7 +168,7 @@ async fn waiting(due: &mut Option<std::pin::Pin<Box<Sleep>>>) {
 #[derive(Debug)]
 enum Order {
     /// No snapshot yet, or a gap after the last: deltas wait until one comes.
-    Unknown { early: Vec<Delta> },
+    Unknown { early: Vec<Read> },
     /// This number.
     Next(u64),
 }
@@ -158,7 +177,7 @@ enum Order {
 #[derive(Debug, PartialEq)]
 enum Ready {
     /// Hand these on.
-    Deltas(Vec<Delta>),
+    Deltas(Vec<Read>),
     /// Ask for a snapshot.
     Ask,
     /// Give the link up.
@@ -177,8 +196,8 @@ impl Order {
         };
         *self = Order::Next(number + 1);
         let mut deltas = Vec::new();
-        for delta in early.into_iter().filter(|delta| delta.number > number) {
-            match self.delta(delta) {
+        for read in early.into_iter().filter(|read| read.delta.number > number) {
+            match self.delta(read) {
                 Ready::Deltas(more) => deltas.extend(more),
                 gap => return gap,
             }
@@ -186,30 +205,36 @@ impl Order {
         Ready::Deltas(deltas)
     }
 
-    fn delta(&mut self, delta: Delta) -> Ready {
+    fn delta(&mut self, read: Read) -> Ready {
+        let number = read.delta.number;
         match self {
             Order::Unknown { early } if early.len() >= DELTAS_QUEUED_MAX => Ready::TooMany,
             Order::Unknown { early } => {
-                early.push(delta);
+                early.push(read);
                 Ready::Deltas(Vec::new())
             }
-            Order::Next(next) if delta.number < *next => Ready::Deltas(Vec::new()),
-            Order::Next(next) if delta.number == *next => {
+            Order::Next(next) if number < *next => Ready::Deltas(Vec::new()),
+            Order::Next(next) if number == *next => {
                 *next += 1;
-                Ready::Deltas(vec![delta])
+                Ready::Deltas(vec![read])
             }
             Order::Next(_) => {
-                *self = Order::Unknown { early: vec![delta] };
+                *self = Order::Unknown { early: vec![read] };
                 Ready::Ask
             }
         }
     }
 }
 
-async fn read_snapshots(snapshots: Snapshots, incarnation: u64, whole: mpsc::Sender<Result<Snapshot, LinkError>>) {
+async fn read_snapshots(
+    snapshots: Snapshots,
+    incarnation: u64,
+    clock: Clock,
+    whole: mpsc::Sender<Result<Snapshot, LinkError>>,
+) {
     loop {
         let result = match snapshots.next().await {
-            Ok(mut stream) => timeout(SNAPSHOT_BOUND, read_snapshot(&mut stream, incarnation))
+            Ok(mut stream) => timeout(SNAPSHOT_BOUND, read_snapshot(&mut stream, incarnation, &clock))
                 .await
                 .unwrap_or(Err(LinkError::Timeout)),
             Err(error) => Err(error),
@@ -222,12 +247,14 @@ async fn read_snapshots(snapshots: Snapshots, incarnation: u64, whole: mpsc::Sen
 }
 
 /// Reads one snapshot; it counts only when its end has come and the count is right.
-async fn read_snapshot(stream: &mut FrameReader, expected: u64) -> Result<Snapshot, LinkError> {
+async fn read_snapshot(stream: &mut FrameReader, expected: u64, clock: &Clock) -> Result<Snapshot, LinkError> {
     let broken = |why: &str| Err(LinkError::Protocol(why.to_owned()));
     let number = match read::<Part>(stream).await? {
         Some(Part::Begin { incarnation, number }) if incarnation == expected => number,
         _ => return broken("a snapshot begins with its incarnation and number"),
     };
+    // It was cut before it began to be sent, so this is no later than what it says allows.
+    let at = clock.now().run;
     let (mut resources, mut waiting, mut settled) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         match read::<Part>(stream).await? {
@@ -240,7 +267,7 @@ async fn read_snapshot(stream: &mut FrameReader, expected: u64) -> Result<Snapsh
             Some(Part::End { resources: count, waiting: waiters, settled: ended })
                 if [count, waiters, ended] == [resources.len(), waiting.len(), settled.len()].map(|it| it as u64) =>
             {
-                return Ok(Snapshot { number, resources, waiting, settled });
+                return Ok(Snapshot { number, at, resources, waiting, settled });
             }
             _ => return broken("a snapshot without its end"),
         }
@@ -259,7 +286,7 @@ mod tests {
     use super::*;
     use crate::model::Fence;
 
-    fn delta(number: u64) -> Delta {
+    fn delta(number: u64) -> Read {
         let resource = ResourceReport {
             id: "board".parse().unwrap(),
             labels: Default::default(),
@@ -272,12 +299,13 @@ mod tests {
             next_window: None,
             leases: vec![],
         };
-        Delta { incarnation: 1, number, change: crate::wire::report::Changed::Resource(resource) }
+        let delta = Delta { incarnation: 1, number, change: crate::wire::report::Changed::Resource(resource) };
+        Read { at: RunTime(Duration::from_secs(number)), delta }
     }
 
     fn numbers(ready: Ready) -> Vec<u64> {
         let Ready::Deltas(deltas) = ready else { panic!("{ready:?}") };
-        deltas.iter().map(|delta| delta.number).collect()
+        deltas.iter().map(|read| read.delta.number).collect()
     }
 
     #[test]
@@ -286,7 +314,8 @@ mod tests {
         assert!(numbers(order.delta(delta(4))).is_empty());
         assert!(numbers(order.delta(delta(5))).is_empty());
         assert!(numbers(order.delta(delta(6))).is_empty());
-        assert_eq!(numbers(order.snapshot(4)), [5, 6]);
+        let Ready::Deltas(deltas) = order.snapshot(4) else { panic!("a gap") };
+        assert_eq!(deltas, [delta(5), delta(6)], "each with the time it was read at");
         assert!(numbers(order.delta(delta(6))).is_empty(), "a duplicate");
         assert_eq!(numbers(order.delta(delta(7))), [7]);
     }

@@ -311,17 +311,17 @@ impl Actor for Front {
             FrontMessage::GivenUpWritten(rows, outcome) => state.given_up_written(rows, outcome),
             FrontMessage::Up { worker, link, hello } => state.up(&worker, link, hello),
             FrontMessage::Incompatible { worker, hello } => state.incompatible(&worker, hello),
-            FrontMessage::Snapshot { worker, link, snapshot, room } => {
-                state.snapshot(&worker, link, snapshot);
-                drop(room);
+            FrontMessage::Snapshot { worker, link, snapshot, arrival } => {
+                state.snapshot(&worker, link, arrival.at, snapshot);
+                drop(arrival);
             }
-            FrontMessage::Delta { worker, link, number, change, room } => {
-                state.delta(&worker, link, number, change);
-                drop(room);
+            FrontMessage::Delta { worker, link, number, change, arrival } => {
+                state.delta(&worker, link, arrival.at, number, change);
+                drop(arrival);
             }
-            FrontMessage::Digest { worker, link, digest, room } => {
+            FrontMessage::Digest { worker, link, digest, arrival } => {
                 state.digest(&worker, link, digest);
-                drop(room);
+                drop(arrival);
             }
             FrontMessage::Answered { worker, incarnation, id, outcome } => {
                 state.answered(&worker, incarnation, id, outcome);

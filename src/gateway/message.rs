@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 
-use super::follow::Room;
+use super::follow::Arrival;
 use super::given_up::GivenUp;
 use super::rejections::Rejection;
 use super::relayed::Claimed;
@@ -287,13 +287,13 @@ pub enum FrontMessage {
     Incompatible { worker: NodeName, hello: Hello },
     /// From a session: a whole snapshot.
     #[doc(hidden)]
-    Snapshot { worker: NodeName, link: LinkId, snapshot: WholeSnapshot, room: Room },
+    Snapshot { worker: NodeName, link: LinkId, snapshot: WholeSnapshot, arrival: Arrival },
     /// From a session: one change.
     #[doc(hidden)]
-    Delta { worker: NodeName, link: LinkId, number: u64, change: Changed, room: Room },
+    Delta { worker: NodeName, link: LinkId, number: u64, change: Changed, arrival: Arrival },
     /// From a session: what the worker's state comes to.
     #[doc(hidden)]
-    Digest { worker: NodeName, link: LinkId, digest: Digest, room: Room },
+    Digest { worker: NodeName, link: LinkId, digest: Digest, arrival: Arrival },
     /// From a session: some of the worker's own events; who is told once they are stored.
     #[doc(hidden)]
     Events { worker: NodeName, page: Claimed, taken: mpsc::Sender<u64> },

@@ -48,7 +48,7 @@ use self::front::{Front, FrontArguments};
 use self::message::FrontMessage;
 use self::registrar::{Office, Registrar};
 use self::rejections::Rejection;
-use crate::link::listen::{Arriving, Greeted, Listener};
+use crate::link::listen::{Arriving, Greeted, Listener, NotGreeted};
 
 /// Handshakes under way at once.
 const GREETINGS_MAX: usize = 256;
@@ -95,10 +95,13 @@ async fn greet(arriving: Arriving, registrar: Arc<Registrar>) {
     match arriving.greet().await {
         Ok(Greeted::Worker(guest)) => registrar.let_in(guest).await,
         Ok(Greeted::Joiner(joining)) => registrar.hear(joining).await,
-        Err(error) => {
+        Err(NotGreeted { worker, error }) => {
             tracing::debug!(%address, why = error.why(), "a peer was not let in");
             if let Some(reason) = error.rejection() {
-                registrar.reject(Rejection::of_stranger(None, address, reason));
+                registrar.reject(match worker {
+                    Some(worker) => Rejection::of_worker(worker, address, reason),
+                    None => Rejection::of_stranger(None, address, reason),
+                });
             }
         }
     }

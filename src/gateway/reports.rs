@@ -11,6 +11,7 @@ use super::table::Entered;
 use super::view::{Seen, View};
 use crate::admission::RequestState;
 use crate::admission::resource::Held;
+use crate::clock::RunTime;
 use crate::model::{Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId};
 use crate::wire::hello::Hello;
 use crate::wire::report::{Changed, Digest, ResourceReport};
@@ -58,7 +59,7 @@ impl FrontState {
         self.pump_due = true;
     }
 
-    pub(super) fn snapshot(&mut self, name: &NodeName, link: LinkId, snapshot: WholeSnapshot) {
+    pub(super) fn snapshot(&mut self, name: &NodeName, link: LinkId, at: RunTime, snapshot: WholeSnapshot) {
         let WholeSnapshot { incarnation, number, resources: reports, waiting, settled } = snapshot;
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
@@ -68,7 +69,7 @@ impl FrontState {
             view
         });
         let changed = !view.has_the_resources(&reports);
-        view.take_snapshot(number, reports, now);
+        view.take_snapshot(number, reports, at);
         view.take_waiting(number, &waiting);
         worker.reported = true;
         worker.forgotten = false;
@@ -95,9 +96,9 @@ impl FrontState {
         self.pump_due = true;
     }
 
-    pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, number: u64, change: Changed) {
+    pub(super) fn delta(&mut self, name: &NodeName, link: LinkId, at: RunTime, number: u64, change: Changed) {
         match change {
-            Changed::Resource(report) => self.resource_changed(name, link, number, report),
+            Changed::Resource(report) => self.resource_changed(name, link, at, number, report),
             Changed::Waiting(row) => {
                 if self.request_changed(name, link, number, &row.request, Some(&row)) {
                     self.reported_waiting(name, number, row);
@@ -147,14 +148,13 @@ impl FrontState {
         }
     }
 
-    fn resource_changed(&mut self, name: &NodeName, link: LinkId, number: u64, report: ResourceReport) {
-        let now = self.around.clock.now().run;
+    fn resource_changed(&mut self, name: &NodeName, link: LinkId, at: RunTime, number: u64, report: ResourceReport) {
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let Some(view) = &mut worker.view else { return };
         let id = report.id.clone();
         let known = view.resources().get(&id);
         let changed = known.is_none_or(|seen| seen.labels != report.labels || seen.grantable != report.grantable);
-        if !view.take_delta(number, report, now) {
+        if !view.take_delta(number, report, at) {
             return;
         }
         let Some(Seen { labels, held, .. }) = view.resources().get(&id).cloned() else { return };

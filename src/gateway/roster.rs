@@ -51,6 +51,7 @@ pub(super) async fn enrol(
         gateway: around.name.clone(),
         relays: around.history.relays(),
         front: front.clone(),
+        clock: around.clock.clone(),
         key: worker.key,
         drained: worker.drained,
         links: number.saturating_mul(LINKS_PER_SESSION),

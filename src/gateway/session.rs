@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::follow::{Follow, follow};
 use super::message::FrontMessage;
 use super::rejections::Rejection;
+use crate::clock::Clock;
 use crate::limits::CALL_BOUND;
 use crate::link::ask::Asker;
 use crate::link::listen::{Closer, GatewayLink, Guest};
@@ -77,6 +78,8 @@ pub struct SessionArguments {
     pub relays: Relays,
     /// Who is told.
     pub front: ActorRef<FrontMessage>,
+    /// Stamps what the worker reports.
+    pub clock: Clock,
     /// The key by which the worker is known; without one the first guest's is.
     pub key: Option<Sha256Print>,
     /// True when the worker is out.
@@ -233,6 +236,7 @@ impl SessionState {
             reports,
             control,
             resyncs,
+            clock: self.around.clock.clone(),
         };
         let (myself, ending) = (myself.clone(), closer.clone());
         let calls_ended = asker.ended();

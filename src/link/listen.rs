@@ -28,6 +28,8 @@ const GREETING_BOUND: Duration = Duration::from_secs(5);
 const ARRIVING_MAX: usize = 1_024;
 /// Closes a connection on which a worker has shown no certificate.
 const NO_CERTIFICATE: VarInt = VarInt::from_u32(2);
+/// Closes a connection on which a worker has not said hello as it should.
+const BROKEN_PROTOCOL: VarInt = VarInt::from_u32(3);
 /// The longest version text in a `Hello`.
 const VERSION_CHARS_MAX: usize = 64;
 
@@ -100,36 +102,56 @@ pub enum Greeted {
     Joiner(Joining),
 }
 
+/// A peer that was sent away before it could be judged.
+#[derive(Debug)]
+pub struct NotGreeted {
+    /// Its name, if its certificate has proved one.
+    pub worker: Option<NodeName>,
+    /// Why.
+    pub error: LinkError,
+}
+
 impl Arriving {
     /// Where it comes from.
     pub fn address(&self) -> SocketAddr {
         self.incoming.remote_address()
     }
 
-    /// Completes the handshake and hears what the peer wants: a worker's `Hello`, or a machine's wish to join.
-    pub async fn greet(self) -> Result<Greeted, LinkError> {
-        timeout(GREETING_BOUND, async {
-            let address = self.incoming.remote_address();
-            let connection = self.incoming.await?;
-            if protocol(&connection).as_deref() == Some(JOIN_ALPN) {
-                return hear_joiner(connection, address, self.joins).await.map(Greeted::Joiner);
-            }
-            let Ok(certificate) = shown(connection.peer_identity()) else {
-                connection.close(NO_CERTIFICATE, b"a worker shows a certificate of the lab; `berth join` gets one");
-                return Err(LinkError::NoCertificate);
-            };
-            let name = PeerName::of(&certificate).map_err(LinkError::Protocol)?.node;
-            let key = Sha256Print::of_key_in(&certificate).map_err(LinkError::Protocol)?;
-            let (send, receive) = connection.accept_bi().await?;
-            let (control, mut reports) = (writer(send), reader(receive));
-            let hello: Hello = read(&mut reports).await?.ok_or_else(|| LinkError::Protocol("no hello".to_owned()))?;
-            if hello.version.chars().count() > VERSION_CHARS_MAX {
-                return Err(LinkError::Protocol("the version text is too long".to_owned()));
-            }
-            Ok(Greeted::Worker(Guest { name, key, address, hello, connection, control, reports }))
+    /// Completes the handshake and hears what the peer wants: a worker's `Hello`, or a machine's wish to join. Whoever
+    /// breaks the protocol is told so, and cut off.
+    pub async fn greet(self) -> Result<Greeted, NotGreeted> {
+        let mut met = None;
+        let greeted = timeout(GREETING_BOUND, self.hear(&mut met)).await.unwrap_or(Err(LinkError::Timeout));
+        greeted.map_err(|error| {
+            let worker = met.map(|(name, connection): (NodeName, quinn::Connection)| {
+                connection.close(BROKEN_PROTOCOL, error.why().as_bytes());
+                name
+            });
+            NotGreeted { worker, error }
         })
-        .await
-        .unwrap_or(Err(LinkError::Timeout))
+    }
+
+    /// Fills `met` once a worker has proved its name.
+    async fn hear(self, met: &mut Option<(NodeName, quinn::Connection)>) -> Result<Greeted, LinkError> {
+        let address = self.incoming.remote_address();
+        let connection = self.incoming.await?;
+        if protocol(&connection).as_deref() == Some(JOIN_ALPN) {
+            return hear_joiner(connection, address, self.joins).await.map(Greeted::Joiner);
+        }
+        let Ok(certificate) = shown(connection.peer_identity()) else {
+            connection.close(NO_CERTIFICATE, b"a worker shows a certificate of the lab; `berth join` gets one");
+            return Err(LinkError::NoCertificate);
+        };
+        let name = PeerName::of(&certificate).map_err(LinkError::Protocol)?.node;
+        *met = Some((name.clone(), connection.clone()));
+        let key = Sha256Print::of_key_in(&certificate).map_err(LinkError::Protocol)?;
+        let (send, receive) = connection.accept_bi().await?;
+        let (control, mut reports) = (writer(send), reader(receive));
+        let hello: Hello = read(&mut reports).await?.ok_or_else(|| LinkError::Protocol("no hello".to_owned()))?;
+        if hello.version.chars().count() > VERSION_CHARS_MAX {
+            return Err(LinkError::Protocol("the version text is too long".to_owned()));
+        }
+        Ok(Greeted::Worker(Guest { name, key, address, hello, connection, control, reports }))
     }
 }
 

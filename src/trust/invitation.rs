@@ -54,7 +54,7 @@ impl InvitationSecret {
 
     /// What the gateway keeps of it.
     pub fn hash(&self) -> SecretHash {
-        SecretHash(Sha256::digest(&self.0).into())
+        SecretHash::of(&self.0)
     }
 }
 
@@ -68,6 +68,13 @@ impl fmt::Debug for InvitationSecret {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SecretHash([u8; 32]);
+
+impl SecretHash {
+    /// The hash of what somebody shows as a secret.
+    pub fn of(shown: &str) -> Self {
+        Self(Sha256::digest(shown).into())
+    }
+}
 
 impl PartialEq for SecretHash {
     fn eq(&self, other: &Self) -> bool {
