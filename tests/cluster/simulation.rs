@@ -1,5 +1,5 @@
 //! Whatever befalls packets at whatever step of a conversation: nobody holds together with another, what was answered
-//! holds, and once the network is healed everybody is served.
+//! holds, renewed or not, and once the network is healed everybody is served.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -37,7 +37,15 @@ async fn now(lab: &Lab, request: &RequestView) -> RequestView {
     lab.gateway().lease_request(&Caller::admin(), &request.id, Duration::ZERO).await.unwrap()
 }
 
-/// One conversation under one storm: three ask, by selector and by name, each is served and releases.
+/// Renews; what is promised then the worker keeps, whatever becomes of the answer.
+async fn renewed_holds(lab: &Lab, lease: &LeaseView, said: &str) {
+    let Ok(renewed) = lab.renew(&lease.id).await else { return };
+    let kept = held(lab).await;
+    let holds = kept.iter().any(|kept| kept.fence == lease.fence && kept.expires_at >= renewed.expires_at);
+    assert!(holds, "promised {renewed:?}, kept {kept:?}; {said}");
+}
+
+/// One conversation under one storm: three ask, by selector and by name, each is served, renews and releases.
 async fn conversation(lab: &Lab, storm: Storm, lasts: Duration) {
     let said = format!("{storm:?}, for {lasts:?}");
     lab.weather.storm(storm);
@@ -68,6 +76,9 @@ async fn conversation(lab: &Lab, storm: Storm, lasts: Duration) {
                     let lease = seen.lease.unwrap();
                     let kept = held(lab).await;
                     if kept.iter().any(|kept| kept.fence == lease.fence) {
+                        if !released.contains(&lease.fence) {
+                            renewed_holds(lab, &lease, &said).await;
+                        }
                         // Unanswered, it is released again the next time round.
                         released.insert(lease.fence);
                         if lab.gateway().release(&Caller::admin(), &lease.id, None).await.is_err() {
@@ -131,44 +142,69 @@ async fn what_comes_out_of_order_at_any_step_costs_nobody_a_lease_or_a_place() {
     at_every_step(Fault::Reorder).await;
 }
 
+/// Stops a node and starts it again under a storm from `from`, while one holds and two wait; then the network is healed,
+/// and the two are served in their order.
+async fn restarted_in_a_storm(lab: &mut Lab, node: &str, storm: Storm) {
+    let said = format!("{node} is restarted, {storm:?}");
+    let lease = lab.acquire("holder", "pixel", Duration::from_secs(60)).await.expect(&said);
+    let mut waited = Vec::new();
+    for who in ["first", "second"] {
+        waited.push((who, lab.lease(who, "platform=android").await.expect(&said)));
+    }
+    // So long until it is on disk that somebody waits.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    lab.stop(node).await;
+    lab.weather.storm(storm);
+    lab.restart(node).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    lab.weather.clear();
+    let healed = lab.clock.now().run;
+    lab.ready().await;
+    let mut back = Vec::new();
+    for (who, former) in &waited {
+        // Only a gateway forgets who asked.
+        back.push(if node == "gateway" {
+            let ask = Ask { ticket: former.ticket.clone(), ..request(who, "platform=android", None) };
+            lab.gateway().request(&Caller::admin(), ask, Duration::from_secs(2)).await.expect(&said)
+        } else {
+            former.clone()
+        });
+    }
+    assert_eq!(held(lab).await[0].fence, lease.fence, "{said}");
+    eventually(&said, || async { lab.gateway().release(&Caller::admin(), &lease.id, None).await.ok() }).await;
+    for request in &back {
+        let wait = Duration::from_secs(20);
+        let served = lab.gateway().lease_request(&Caller::admin(), &request.id, wait).await.expect(&said);
+        let lease = granted(&served);
+        assert_eq!(held(lab).await[0].fence, lease.fence, "{said}");
+        lab.gateway().release(&Caller::admin(), &lease.id, None).await.expect(&said);
+    }
+    assert!(lab.clock.now().run.left(healed) < SERVED_WITHIN, "{said}");
+    // So long what was waited for before the restart is kept for those who come back.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn whatever_befalls_a_rebuild_what_was_granted_is_routed_and_those_who_waited_are_served_in_their_order() {
     let mut lab = Lab::start().await;
     let (gateway, rack) = (lab.weather.opened(GATEWAY), lab.weather.opened(RACK_1));
     for fault in [Fault::Lose, Fault::Delay, Fault::Double, Fault::Reorder] {
         for after in (0..STEPS).step_by(2) {
-            let said = format!("{fault:?} after {after}");
-            let lease = lab.acquire("holder", "pixel", Duration::from_secs(60)).await.expect(&said);
-            let mut waited = Vec::new();
-            for who in ["first", "second"] {
-                waited.push((who, lab.lease(who, "platform=android").await.expect(&said)));
+            for from in [vec![gateway], vec![rack], vec![gateway, rack]] {
+                restarted_in_a_storm(&mut lab, "gateway", Storm { fault, from, after, seed: after + 1 }).await;
             }
-            // So long until it is on disk that somebody waits.
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            lab.stop("gateway").await;
-            lab.weather.storm(Storm { fault, from: vec![gateway, rack], after, seed: after + 1 });
-            lab.restart("gateway").await;
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            lab.weather.clear();
-            let healed = lab.clock.now().run;
-            lab.ready().await;
-            let mut back = Vec::new();
-            for (who, former) in &waited {
-                let ask = Ask { ticket: former.ticket.clone(), ..request(who, "platform=android", None) };
-                back.push(lab.gateway().request(&Caller::admin(), ask, Duration::from_secs(2)).await.expect(&said));
-            }
-            assert_eq!(held(&lab).await[0].fence, lease.fence, "{said}");
-            eventually(&said, || async { lab.gateway().release(&Caller::admin(), &lease.id, None).await.ok() }).await;
-            for request in &back {
-                let wait = Duration::from_secs(20);
-                let served = lab.gateway().lease_request(&Caller::admin(), &request.id, wait).await.expect(&said);
-                let lease = granted(&served);
-                assert_eq!(held(&lab).await[0].fence, lease.fence, "{said}");
-                lab.gateway().release(&Caller::admin(), &lease.id, None).await.expect(&said);
-            }
-            assert!(lab.clock.now().run.left(healed) < SERVED_WITHIN, "{said}");
-            // So long what was waited for before the restart is kept for those who come back.
-            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_befalls_the_restart_of_a_worker_its_leases_last_and_those_who_waited_are_served_in_their_order() {
+    let mut lab = Lab::start().await;
+    let gateway = lab.weather.opened(GATEWAY);
+    for fault in [Fault::Lose, Fault::Delay, Fault::Double, Fault::Reorder] {
+        for after in (0..STEPS).step_by(2) {
+            let storm = Storm { fault, from: vec![gateway], after, seed: after + 1 };
+            restarted_in_a_storm(&mut lab, "rack-1", storm).await;
         }
     }
 }
