@@ -232,7 +232,7 @@ fn a_peer_that_breaks_the_protocol_is_sent_away_and_disturbs_nobody() {
     for (how, why, reason) in [
         (&["--alpn", "berth/2"][..], "0x178 ", "unknown-protocol"),
         (&["--no-certificate"], "`berth join` gets one", "no-certificate"),
-        (&["--oversized", "hello"], "0x0 ", "broken-protocol"),
+        (&["--oversized", "hello"], "0x3 a frame is announced that is longer", "broken-protocol"),
     ] {
         let (told, ended) = peers.sent_away("rack-2", how);
         assert!(ended.contains(why), "{how:?}: {ended}");
