@@ -19,7 +19,7 @@ fn id(id: &str) -> LeaseId {
 }
 
 /// A lease that a worker reports as this gateway's, its id flagged as chosen.
-fn reported(lease: &str, resource: &str, requester: &str) -> LeaseRow {
+pub fn reported(lease: &str, resource: &str, requester: &str) -> LeaseRow {
     let target = Target::Resource(resource.parse().unwrap());
     let record = LeaseRecord {
         id: id(lease),

@@ -18,7 +18,7 @@ use crate::liar::{Liar, row};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Every event in a node's log that this caller reads.
-async fn log_of(node: &dyn Coordinator, caller: &Caller) -> Vec<EventView> {
+pub async fn log_of(node: &dyn Coordinator, caller: &Caller) -> Vec<EventView> {
     let mut all: Vec<EventView> = Vec::new();
     loop {
         let after = all.last().map_or(0, |event| event.seq);
@@ -31,7 +31,7 @@ async fn log_of(node: &dyn Coordinator, caller: &Caller) -> Vec<EventView> {
     }
 }
 
-async fn log(lab: &Lab) -> Vec<EventView> {
+pub async fn log(lab: &Lab) -> Vec<EventView> {
     log_of(&*lab.gateway(), &Caller::admin()).await
 }
 
@@ -49,7 +49,7 @@ fn from(event: &EventView, worker: &str) -> bool {
 }
 
 /// The gateway's own words about each request, in their order.
-fn stories(log: &[EventView]) -> BTreeMap<String, Vec<&'static str>> {
+pub fn stories(log: &[EventView]) -> BTreeMap<String, Vec<&'static str>> {
     let mut stories: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
     for event in log.iter().filter(|event| event.worker_id.is_none() && event.payload.contains_key("requestId")) {
         stories.entry(field(event, "requestId").to_owned()).or_default().push(event.event.as_str());
@@ -58,7 +58,7 @@ fn stories(log: &[EventView]) -> BTreeMap<String, Vec<&'static str>> {
 }
 
 /// Each request that was told of begins once and ends once.
-fn assert_every_story_ends_once(log: &[EventView]) {
+pub fn assert_every_story_ends_once(log: &[EventView]) {
     for (request, story) in stories(log) {
         let begins = story.iter().filter(|word| **word == "lease.requested").count();
         let ends = story.iter().filter(|word| matches!(**word, "request.granted" | "lease.rejected")).count();
@@ -67,7 +67,7 @@ fn assert_every_story_ends_once(log: &[EventView]) {
     }
 }
 
-async fn disconnected(lab: &Lab, worker: usize) {
+pub async fn disconnected(lab: &Lab, worker: usize) {
     let gateway = lab.gateway();
     eventually("the link is down", || async {
         let workers = gateway.workers(&Caller::admin()).await.unwrap();

@@ -1,12 +1,14 @@
 //! A worker that speaks the real protocol and relays whatever a test has it say.
 
+use std::time::Duration;
+
 use berth::link::dial::{Dialer, WorkerLink};
 use berth::link::{LinkError, read, write};
 use berth::model::{EventId, Fence, NodeRole};
 use berth::wire::PROTOCOL;
 use berth::wire::events::{EventRow, EventsPage};
 use berth::wire::hello::Hello;
-use berth::wire::report::{Changed, Control, Delta, LeaseRow, Report, ResourceReport, snapshot};
+use berth::wire::report::{Changed, Control, Delta, Digest, LeaseRow, Report, ResourceReport, snapshot};
 use berth::wire::requests::{SettledRow, WaitingRow};
 use serde_json::Value;
 
@@ -40,20 +42,29 @@ impl Liar {
         let incarnation = u64::MAX;
         let hello = Hello { protocol: PROTOCOL, version: "9.9.9".to_owned(), run: uuid::Uuid::new_v4(), incarnation };
         let link = dialer.dial(&address, &hello).await.unwrap();
-        let report = ResourceReport {
-            id: resource.parse().unwrap(),
-            labels: Default::default(),
-            max_shared: 1,
-            fence: Fence(0),
-            grantable: true,
-            drained: false,
-            queue_length: 0,
-            reserved: 0,
-            next_window: None,
-            leases,
-        };
+        let report = report(resource, leases);
         link.streams().send_snapshot(snapshot(incarnation, 0, &[report], waiting, settled).unwrap()).await.unwrap();
         Self { link, _dialer: dialer }
+    }
+
+    /// Shows these resources, and nobody who waits, as what it is at this number.
+    pub async fn shows(&self, number: u64, reports: &[ResourceReport]) {
+        let frames = snapshot(u64::MAX, number, reports, &[], &[]).unwrap();
+        self.link.streams().send_snapshot(frames).await.unwrap();
+    }
+
+    /// Says what it comes to at this number.
+    pub async fn comes_to(&mut self, number: u64, digest: u64) {
+        let digest = Digest { incarnation: u64::MAX, number, digest };
+        write(&mut self.link.reports, &Report::Digest(digest)).await.unwrap();
+    }
+
+    /// True when the gateway asks for a whole snapshot within this time.
+    pub async fn is_asked_anew(&mut self, within: Duration) -> bool {
+        let asked = async {
+            while read::<Control>(&mut self.link.control).await.unwrap().expect("the link is up") != Control::Resync {}
+        };
+        tokio::time::timeout(within, asked).await.is_ok()
     }
 
     /// Sends a page of events.
@@ -83,6 +94,22 @@ impl Liar {
         let last = events.last().unwrap().seq;
         self.says(events).await.unwrap();
         assert_eq!(self.acknowledged().await, Some(last));
+    }
+}
+
+/// A free resource but for these leases, as it is reported.
+pub fn report(resource: &str, leases: Vec<LeaseRow>) -> ResourceReport {
+    ResourceReport {
+        id: resource.parse().unwrap(),
+        labels: Default::default(),
+        max_shared: 1,
+        fence: Fence(0),
+        grantable: true,
+        drained: false,
+        queue_length: 0,
+        reserved: 0,
+        next_window: None,
+        leases,
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! Time stands still unless everything waits, so minutes pass in milliseconds and nothing depends on the machine's speed.
 
+mod absent;
 mod booked;
 mod calendar;
 mod chosen_id;
 mod crowd;
+mod digest;
 mod events;
+mod found;
 mod grace;
 mod joining;
 mod lab;

@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(2);
 
 /// What is asked by name, as its body says it.
-fn body(requester: &str, resource: &str) -> RequestBody {
+pub fn body(requester: &str, resource: &str) -> RequestBody {
     RequestBody {
         requester: Some(requester.parse().unwrap()),
         resource_id: Some(resource.parse().unwrap()),
@@ -24,11 +24,11 @@ fn body(requester: &str, resource: &str) -> RequestBody {
     }
 }
 
-fn asked(body: RequestBody) -> Ask {
+pub fn asked(body: RequestBody) -> Ask {
     body.into_ask(&Caller::admin(), Headers::default(), &LeaseRules::default()).unwrap()
 }
 
-fn named(requester: &str, resource: &str) -> Ask {
+pub fn named(requester: &str, resource: &str) -> Ask {
     asked(body(requester, resource))
 }
 
@@ -52,29 +52,29 @@ async fn joins(lab: &Lab, ask: Ask) -> Pending {
 }
 
 /// Asks at the gateway and finds that it waits.
-async fn waits(lab: &Lab, ask: Ask) -> RequestView {
+pub async fn waits(lab: &Lab, ask: Ask) -> RequestView {
     let view = lab.gateway().request(&Caller::admin(), ask, SOON).await.unwrap();
     assert_eq!(view.state, RequestState::Waiting, "{view:?}");
     view
 }
 
-async fn look(lab: &Lab, id: &RequestId) -> RequestView {
+pub async fn look(lab: &Lab, id: &RequestId) -> RequestView {
     lab.gateway().lease_request(&Caller::admin(), id, Duration::ZERO).await.unwrap()
 }
 
-async fn outcome(lab: &Lab, id: &RequestId) -> RequestView {
+pub async fn outcome(lab: &Lab, id: &RequestId) -> RequestView {
     let view = lab.gateway().lease_request(&Caller::admin(), id, MINUTE).await.unwrap();
     assert_ne!(view.state, RequestState::Waiting, "{view:?}");
     view
 }
 
 /// A local client of rack-1 holds `pixel`.
-async fn held(lab: &Lab) -> LeaseId {
+pub async fn held(lab: &Lab) -> LeaseId {
     active(lab.worker("rack-1").acquire(&Caller::admin(), acquire("local", "pixel", HOUR)).await.unwrap()).id
 }
 
 /// Gives a lease back at a node; who is taken next.
-async fn gives_back(node: &dyn Coordinator, lease: &LeaseId) -> Option<String> {
+pub async fn gives_back(node: &dyn Coordinator, lease: &LeaseId) -> Option<String> {
     node.release(&Caller::admin(), lease, None).await.unwrap().admitted_waiter.map(|holder| holder.to_string())
 }
 
@@ -222,7 +222,7 @@ async fn one_that_a_new_gateway_knows_from_reports_alone_is_cancelled_while_its_
 }
 
 /// Who waits for `pixel`, as its worker says.
-async fn room_at(lab: &Lab) -> Vec<String> {
+pub async fn room_at(lab: &Lab) -> Vec<String> {
     let room = lab.worker("rack-1").waiting_room(&Caller::admin(), &"pixel".parse().unwrap()).await.unwrap();
     room.waiters.iter().map(|waiter| waiter.holder_id.to_string()).collect()
 }

@@ -11,6 +11,7 @@ mod chosen_id;
 mod config;
 mod fleet_events;
 mod fleet_rooms;
+mod fleet_waits;
 mod holds;
 mod http;
 mod interop;

@@ -243,12 +243,13 @@ impl FrontState {
     /// Gives up one that waits at a worker: whatever it may still get there is released on sight.
     pub(super) fn leave_there(&mut self, id: &RequestId) -> Option<Waits> {
         let waits = self.elsewhere.remove(id)?;
-        if let Kind::Sent(open) = &waits.kind {
-            self.orphans.give_up(id.clone(), waits.worker.clone(), open.attempts);
-            self.settle_doubts(&waits.worker);
-        } else {
-            self.take_out(&waits.worker, id);
-        }
+        let attempt = match &waits.kind {
+            Kind::Sent(open) => open.attempts,
+            // An earlier life has sent it, and which attempt that was is not known: it was one up to this.
+            Kind::Found { .. } | Kind::Unattended => u32::MAX,
+        };
+        self.orphans.give_up(id.clone(), waits.worker.clone(), attempt);
+        self.settle_doubts(&waits.worker);
         Some(waits)
     }
 
