@@ -197,30 +197,6 @@ async fn one_that_is_cancelled_while_its_worker_is_away_gets_nothing_there() {
     eventually("only its other lease is left", || async { (lab.leases().await.len() == 1).then_some(()) }).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_that_a_new_gateway_knows_from_reports_alone_is_cancelled_while_its_worker_is_away() {
-    let mut lab = Lab::start().await;
-    let local = held(&lab).await;
-    let view = waits(&lab, named("first", "pixel")).await;
-    lab.stop("gateway").await;
-    lab.restart("gateway").await;
-    lab.ready().await;
-    assert_eq!(look(&lab, &view.id).await.state, RequestState::Waiting, "its worker has told of it");
-    lab.weather.cut(lab.weather.opened(RACK_1));
-    eventually("its worker is away", || async {
-        (look(&lab, &view.id).await.waiting_for == Some(WaitingFor::Absent)).then_some(())
-    })
-    .await;
-    lab.gateway().cancel(&Caller::admin(), &view.id).await.unwrap();
-    assert_eq!(look(&lab, &view.id).await.state, RequestState::Cancelled);
-    assert_eq!(room_at(&lab).await.len(), 1, "the worker has not heard of it");
-    lab.weather.clear();
-    eventually("it is taken out", || async { room_at(&lab).await.is_empty().then_some(()) }).await;
-    assert_eq!(gives_back(&*lab.worker("rack-1"), &local).await, None);
-    assert_eq!(look(&lab, &view.id).await.state, RequestState::Cancelled);
-    assert!(lab.leases().await.is_empty());
-}
-
 /// Who waits for `pixel`, as its worker says.
 pub async fn room_at(lab: &Lab) -> Vec<String> {
     let room = lab.worker("rack-1").waiting_room(&Caller::admin(), &"pixel".parse().unwrap()).await.unwrap();

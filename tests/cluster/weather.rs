@@ -31,6 +31,8 @@ pub struct Storm {
     pub fault: Fault,
     /// Befalls what comes from these ports.
     pub from: Vec<u16>,
+    /// And from every port that is opened while it lasts.
+    pub newcomers: bool,
     /// Packets from these ports that pass unharmed before it begins.
     pub after: u64,
     pub seed: u64,
@@ -75,13 +77,22 @@ struct Cuts {
     opened: Vec<u16>,
 }
 
+impl Cuts {
+    fn opens(&mut self, port: u16) {
+        self.opened.push(port);
+        if let Some(storm) = self.storm.as_mut().filter(|storm| storm.newcomers) {
+            storm.from.push(port);
+        }
+    }
+}
+
 impl Weather {
     /// Sockets in this weather.
     pub fn udp(&self) -> Udp {
         let weather = self.clone();
         Udp::new(move |socket: UdpSocket| {
             let me = socket.local_addr()?.port();
-            weather.0.lock().unwrap().opened.push(me);
+            weather.0.lock().unwrap().opens(me);
             let inner = TokioRuntime.wrap_udp_socket(socket)?;
             Ok(Arc::new(WeatheredSocket { inner, me, weather: weather.clone() }))
         })
@@ -90,6 +101,11 @@ impl Weather {
     /// The port of the `index`th socket that was opened.
     pub fn opened(&self, index: usize) -> u16 {
         self.0.lock().unwrap().opened[index]
+    }
+
+    /// The port of the socket that was opened last.
+    pub fn newest(&self) -> u16 {
+        *self.0.lock().unwrap().opened.last().expect("some node has started")
     }
 
     /// Nothing reaches or leaves this port any more.
@@ -153,11 +169,13 @@ impl AsyncUdpSocket for WeatheredSocket {
         let befallen = self.weather.0.lock().unwrap().storm.as_mut().and_then(|storm| storm.next(self.me));
         let Some(copies) = befallen else { return self.inner.try_send(transmit) };
         for delay in copies {
-            let (inner, contents) = (Arc::clone(&self.inner), transmit.contents.to_vec());
+            let (inner, contents) = (Arc::downgrade(&self.inner), transmit.contents.to_vec());
             let (destination, ecn, src_ip) = (transmit.destination, transmit.ecn, transmit.src_ip);
             let segment_size = transmit.segment_size;
             tokio::spawn(async move {
                 tokio::time::sleep(delay).await;
+                // What is late does not keep the port of a node that has stopped.
+                let Some(inner) = inner.upgrade() else { return };
                 // A socket that is full loses it, as networks do.
                 let _ = inner.try_send(&Transmit { destination, ecn, contents: &contents, segment_size, src_ip });
             });
