@@ -126,8 +126,11 @@ impl FrontState {
         self.emit(event);
     }
 
-    /// A request goes to a worker.
+    /// A request goes to a worker. One that only asks for a place has not begun, and who polls asks often.
     pub(super) fn tell_dispatched(&self, ask: &Ask, worker: &NodeName, attempt: u32) {
+        if ask.wait == WaitPolicy::JoinWaitingRoom {
+            return;
+        }
         let event = Event::new(EventKind::RequestDispatched).about(&ask.requester).with("requestId", ask.id.as_str());
         self.emit(event.with("worker", worker.as_str()).with("attempt", attempt));
     }

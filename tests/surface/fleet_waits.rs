@@ -113,17 +113,11 @@ fn all_who_wait_when_the_gateway_is_killed_come_back_unasked_and_are_served_once
     let ends = ["request.granted", "lease.rejected"];
     let told = eventually("each has an end", BOUND, || {
         let told = stories(&door);
-        // An ask for a place in a waiting room is a request from when it gets its lease.
-        let mut begun = told.values().filter(|story| count(&story.1, &["lease.requested"]) > 0);
-        begun.all(|story| count(&story.1, &ends) > 0).then_some(told)
+        told.values().all(|story| count(&story.1, &ends) > 0).then_some(told)
     });
     for (request, (requester, story)) in &told {
-        if count(story, &["lease.requested"]) == 0 {
-            assert_eq!(story, &["request.dispatched"], "{request} of {requester}");
-            continue;
-        }
         assert!(
-            count(story, &ends) == 1 && count(story, &["lease.requested"]) <= 1,
+            count(story, &ends) == 1 && count(story, &["lease.requested"]) == 1,
             "{request} of {requester}: {story:?}"
         );
         assert!(ends.contains(&story.last().unwrap().as_str()), "{request} of {requester}: {story:?}");
