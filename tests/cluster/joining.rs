@@ -1,13 +1,19 @@
 //! Machines that join over real QUIC, and networks that lose the answer.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth::link::Udp;
 use berth::link::join::{JoinError, join};
 use berth::model::{Caller, NodeName, NodeRole};
 use berth::service::views::Connection;
-use berth::trust::{Identity, Invitation, JoinerKey, keep_answer};
+use berth::trust::roster::NotJoined;
+use berth::trust::{Identity, Invitation, JoinerKey, joiner_tls, keep_answer};
+use berth::wire::frame;
+use berth::wire::join::{JOIN_ALPN, JOIN_PROOF_LABEL, JoinAnswer, JoinAsk};
+use quinn::crypto::rustls::QuicClientConfig;
 
 use crate::lab::{GATEWAY, Lab, eventually};
 use crate::strangers::{TODAY, dial};
@@ -107,4 +113,44 @@ async fn a_lost_answer_costs_nothing() {
     let again = joined(&invitation, directory.path(), &Udp::default()).await.unwrap();
     assert_eq!(again.name().node, invitation.worker, "after {lost:?}");
     dial(&lab, &again, TODAY).await.unwrap();
+}
+
+/// Asks as a machine does whose line was mangled on its way: with whatever there is for a secret.
+async fn asked_with(secret: &str, invitation: &Invitation, key: &JoinerKey) -> JoinAnswer {
+    let tls = joiner_tls(invitation, JOIN_ALPN).unwrap();
+    let config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let endpoint = quinn::Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let to = invitation.address.parse().unwrap();
+    let connection = endpoint.connect_with(config, to, "gateway.invalid").unwrap().await.unwrap();
+    let mut bound = [0; 32];
+    connection.export_keying_material(&mut bound, JOIN_PROOF_LABEL, b"").unwrap();
+    let ask = JoinAsk {
+        worker: invitation.worker.clone(),
+        secret: secret.to_owned(),
+        public_key: key.public().to_hex(),
+        proof: key.prove(&bound).unwrap(),
+    };
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    let frame = frame::encode(&ask).unwrap();
+    send.write_all(&u32::try_from(frame.len()).unwrap().to_be_bytes()).await.unwrap();
+    send.write_all(&frame).await.unwrap();
+    let mut length = [0; 4];
+    receive.read_exact(&mut length).await.unwrap();
+    let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+    receive.read_exact(&mut frame).await.unwrap();
+    frame::decode(&frame).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_does_not_even_look_like_one_counts_as_a_wrong_one() {
+    let lab = Lab::start().await;
+    let invitation = invite(&lab, "rack-3").await;
+    let directory = tempfile::tempdir().unwrap();
+    let key = JoinerKey::open(directory.path(), false).unwrap();
+    for shown in ["", "bji_", "bji_5", "hunter2", "bji_xyz"] {
+        let answer = asked_with(shown, &invitation, &key).await;
+        assert!(matches!(&answer, JoinAnswer::Refused { reason, .. } if reason == "wrong-secret"), "{answer:?}");
+    }
+    let refused = joined(&invitation, directory.path(), &Udp::default()).await.unwrap_err();
+    assert_eq!(reason(&refused), NotJoined::Ended.word(), "the right one comes too late");
 }
