@@ -38,7 +38,8 @@ fn rooms_of_two_workers_are_joined_listed_and_drained_at_the_gateway() {
     let told = join(&next, twin, json!({})).expect(202).body;
     assert_eq!((&told["status"], &told["waitingPosition"]), (&json!("pending"), &json!(1)), "{told}");
     assert!(told["ticket"].is_string(), "{told}");
-    let of_next = events(&admin, "lease.requested").into_iter().filter(|it| it["payload"]["requester"] == "next");
+    let told = ["lease.requested", "request.dispatched"].into_iter().flat_map(|kind| events(&admin, kind));
+    let of_next = told.filter(|it| it["payload"]["requester"] == "next");
     let own: Vec<Value> = of_next.filter(|event| event.get("workerId").is_none()).collect();
     assert_eq!(own, Vec::<Value>::new(), "one that only stands there has no request");
     let waiting = wait(&third, json!({ "resourceId": "rack-1/twin" }));
