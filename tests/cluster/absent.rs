@@ -100,3 +100,25 @@ async fn a_requester_that_has_another_lease_meanwhile_has_both_when_the_worker_i
         asks(&lab, "job", None).await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_has_reported_is_shown_for_a_day_after_it_has_gone_and_again_when_it_is_back() {
+    let lab = Lab::start().await;
+    let (gateway, pixel) = (lab.gateway(), "pixel".parse().unwrap());
+    lab.weather.cut(lab.weather.opened(RACK_1));
+    tokio::time::sleep(MINUTE).await;
+    // In one leap: every link breaks, and the other worker's is there again at once.
+    tokio::time::advance(Duration::from_secs(23 * 3600)).await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(gateway.resource(&Caller::admin(), &pixel).await.unwrap().reachable, Some(false));
+    tokio::time::advance(Duration::from_secs(2 * 3600)).await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(gateway.resource(&Caller::admin(), &pixel).await.unwrap_err().code, Code::UnknownResource);
+    assert!(asks(&lab, "other", None).await.is_ok(), "the other worker serves");
+    lab.weather.clear();
+    eventually("it is shown again", || async {
+        let shown = gateway.resource(&Caller::admin(), &pixel).await.ok()?;
+        (shown.reachable == Some(true)).then_some(())
+    })
+    .await;
+}
