@@ -319,6 +319,7 @@ impl Actor for Front {
                 state.delta(&worker, link, arrival.at, number, change);
                 drop(arrival);
             }
+            FrontMessage::Gap { worker, link } => state.gap(&worker, link),
             FrontMessage::Digest { worker, link, digest, arrival } => {
                 state.digest(&worker, link, digest);
                 drop(arrival);

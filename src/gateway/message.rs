@@ -291,6 +291,9 @@ pub enum FrontMessage {
     /// From a session: one change.
     #[doc(hidden)]
     Delta { worker: NodeName, link: LinkId, number: u64, change: Changed, arrival: Arrival },
+    /// From a session: some changes are missing.
+    #[doc(hidden)]
+    Gap { worker: NodeName, link: LinkId },
     /// From a session: what the worker's state comes to.
     #[doc(hidden)]
     Digest { worker: NodeName, link: LinkId, digest: Digest, arrival: Arrival },

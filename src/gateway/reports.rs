@@ -17,6 +17,17 @@ use crate::wire::hello::Hello;
 use crate::wire::report::{Changed, Digest, ResourceReport};
 use crate::wire::requests::WaitingRow;
 
+impl Worker {
+    /// Asks for a whole picture, if that has not been tried just now.
+    fn ask_anew(&mut self, name: &NodeName, now: RunTime, why: &str) {
+        if self.resyncs.is_due(now) {
+            tracing::warn!(worker = %name, "{why}");
+            self.resyncs.asked(now);
+            let _ = self.session.cast(SessionMessage::Resync);
+        }
+    }
+}
+
 impl FrontState {
     pub(super) fn up(&mut self, name: &NodeName, link: LinkId, hello: Hello) {
         let event = Event::new(EventKind::WorkerConnected).with("worker", name.as_str());
@@ -138,13 +149,16 @@ impl FrontState {
         let now = self.around.clock.now().run;
         let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
         let Some(view) = worker.view.as_ref().filter(|view| view.incarnation() == digest.incarnation) else { return };
-        if worker.reported
-            && (view.number(), view.digest()) != (digest.number, digest.digest)
-            && worker.resyncs.is_due(now)
-        {
-            tracing::warn!(worker = %name, number = digest.number, "the picture of a worker is not what it says; asking anew");
-            worker.resyncs.asked(now);
-            let _ = worker.session.cast(SessionMessage::Resync);
+        if worker.reported && (view.number(), view.digest()) != (digest.number, digest.digest) {
+            worker.ask_anew(name, now, "the picture of a worker is not what it says; asking anew");
+        }
+    }
+
+    /// Changes of a worker's are missing. When it may not be asked yet, a later digest shows that they still are.
+    pub(super) fn gap(&mut self, name: &NodeName, link: LinkId) {
+        let now = self.around.clock.now().run;
+        if let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) {
+            worker.ask_anew(name, now, "changes that a worker has reported are missing; asking anew");
         }
     }
 

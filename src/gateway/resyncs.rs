@@ -1,4 +1,4 @@
-//! How often a worker is asked for its whole picture anew, when a digest says that the one here is not right (SPEC §9
+//! How often a worker is asked for its whole picture anew, when what it reports does not fit together (SPEC §9
 //! Reports). Pure.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// What has been asked of one worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Resyncs {
-    /// When the last snapshot came that a digest had asked for.
+    /// When the last snapshot came that was asked for so.
     since: Option<RunTime>,
     /// How many came in a row, and none was right for long.
     in_row: u32,

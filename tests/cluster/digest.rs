@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth::model::{Caller, Code, DeviceState, Mode, RequestId};
 use berth::service::views::{RequestState, ResourceView};
 use berth::wire::digest::{of_resource, of_waiting};
-use berth::wire::report::ResourceReport;
+use berth::wire::report::{Changed, ResourceReport};
 use berth::wire::requests::WaitingRow;
 
 use crate::chosen_id::reported;
@@ -103,4 +103,30 @@ async fn a_worker_that_never_comes_to_what_it_reports_is_asked_anew_ever_more_se
     }
     assert!(log.has(&["WARN", "rack-1", "asking anew"]));
     assert_eq!(of_rack_1(&lab).await[0].reachable, Some(true), "nothing else comes of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_changes_go_missing_is_asked_anew_at_once_and_right_after_that_only_later() {
+    let (lab, mut liar) = lying(&[]).await;
+    let shown = |labels: [&str; 2]| {
+        let mut shown = report("pixel", vec![]);
+        shown.labels = labels.map(|label| (label.parse().unwrap(), "yes".parse().unwrap())).into();
+        shown
+    };
+    liar.changes(2, Changed::Resource(shown(["a", "b"]))).await;
+    assert!(liar.is_asked_anew(SECOND).await, "the first is missing");
+    liar.shows(2, &[shown(["a", "b"])]).await;
+    let begun = lab.clock.now().run;
+    liar.changes(4, Changed::Resource(shown(["a", "c"]))).await;
+    while !liar.is_asked_anew(EVERY).await {
+        liar.comes_to(4, 7).await;
+    }
+    let pause = lab.clock.now().run.left(begun);
+    assert!(pause >= 30 * SECOND && pause <= 30 * SECOND + 2 * EVERY, "{pause:?}");
+    liar.shows(3, &[shown(["a", "b"])]).await;
+    eventually("what came after the gap is taken in", || async {
+        let seen = of_rack_1(&lab).await.remove(0);
+        seen.labels.iter().any(|(key, _)| key.as_str() == "c").then_some(())
+    })
+    .await;
 }
