@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::booked;
 use super::draft::Draft;
-use super::{Change, Departure, Rank, Reservation, Waiter};
+use super::{Change, Departure, Proposal, Rank, Reservation, Waiter};
 use crate::model::{Mode, Requester};
 
 /// What a hand-over came to.
@@ -26,6 +26,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
     let mut looked_at = None;
     // Somebody who wants it alone could have had it, but has to ask, and stops those who would only share it.
     let mut passed_alone = false;
+    let mut passed_sharing = PassedSharing::default();
     // Without a freeing only attended ones are served, and mostly there are none.
     while !draft.is_drained() && (may_admit || draft.state.queue.has_attended()) {
         // Those who are only passed are not copied: there may be very many.
@@ -44,6 +45,9 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
                 && draft.fits(waiter.proposal.mode, &waiter.proposal.holder)
                 && turn(draft, waiter) == Turn::Mine;
             passed |= passes && waiter.proposal.mode == Mode::Exclusive;
+            if passes {
+                passed_sharing.note(draft, waiter);
+            }
             passes
         });
         let next = candidates.next().cloned();
@@ -52,7 +56,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         served.admission_left |= left && may_admit;
         let Some(waiter) = next else { break };
         looked_at = Some(waiter.rank);
-        if !draft.fits(waiter.proposal.mode, &waiter.proposal.holder) {
+        if !draft.fits(waiter.proposal.mode, &waiter.proposal.holder) || !passed_sharing.still_fit(draft) {
             break;
         }
         match turn(draft, &waiter) {
@@ -64,6 +68,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
             Turn::AfterTheGrace => {
                 served.admission_left |= may_admit;
                 passed_alone |= waiter.proposal.mode == Mode::Exclusive;
+                passed_sharing.note(draft, &waiter);
                 continue;
             }
         }
@@ -78,11 +83,36 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
             admit(draft, waiter, least_grace);
         } else {
             passed_alone |= waiter.proposal.mode == Mode::Exclusive;
+            passed_sharing.note(draft, &waiter);
         }
     }
     draft.take_freed();
     served.admission_left &= may_admit;
     served
+}
+
+/// Those who could have shared it, but have to ask or to wait for their turn. Once the seats are gone they stop whoever comes
+/// behind, also one for whom a seat is kept: served one after the other, nobody would get past them either.
+#[derive(Debug, Default)]
+struct PassedSharing {
+    /// One of those for whom no seat is kept, who all fit or none; and each of the others.
+    holders: Vec<Requester>,
+    has_one_without_a_seat: bool,
+}
+
+impl PassedSharing {
+    fn note(&mut self, draft: &Draft<'_>, waiter: &Waiter) {
+        let Proposal { mode, holder, .. } = &waiter.proposal;
+        let has_seat = draft.reserved.iter().any(|kept| kept.holder == *holder);
+        if *mode == Mode::Shared && (has_seat || !self.has_one_without_a_seat) {
+            self.has_one_without_a_seat |= !has_seat;
+            self.holders.push(holder.clone());
+        }
+    }
+
+    fn still_fit(&self, draft: &Draft<'_>) -> bool {
+        self.holders.iter().all(|holder| draft.fits(Mode::Shared, holder))
+    }
 }
 
 fn admit(draft: &mut Draft<'_>, waiter: Waiter, least_grace: Option<Duration>) {

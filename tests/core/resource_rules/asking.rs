@@ -258,3 +258,17 @@ fn with_aging_whoever_has_waited_long_enough_passes_a_higher_priority() {
     device.take(Command::Wake, at(250_000));
     assert_eq!(device.waiters(), ["eleven", "old", "nine"], "two waiters never swap");
 }
+
+#[test]
+fn a_seat_that_was_just_kept_for_somebody_gets_her_past_nobody_who_waits_in_front() {
+    let mut device = Device::new(2);
+    device.rules.admission_grace = Duration::from_secs(30);
+    let held = device.grant(waiter(90, "holder", at(0)), at(0));
+    device.wait(sharing(unattended(waiter(1, "ruth", at(1)), at(1))), at(1));
+    device.wait(sharing(unattended(waiter(2, "omar", at(2)), at(2))), at(2));
+    device.wait(sharing(waiter(3, "kim", at(3))), at(3));
+    device.wait(sharing(waiter(4, "ruth", at(4))), at(4));
+    device.take(release(&held), at(5));
+    assert_eq!((device.holders(), device.kept_for()), (vec!["kim".to_owned()], vec!["ruth".to_owned()]));
+    assert_eq!(device.waiters(), ["omar", "ruth"], "omar fits no more, and nobody gets past him");
+}
