@@ -29,7 +29,7 @@ const ARRIVING_MAX: usize = 1_024;
 /// Closes a connection on which a worker has shown no certificate.
 const NO_CERTIFICATE: VarInt = VarInt::from_u32(2);
 /// Closes a connection on which a worker has not said hello as it should.
-const BROKEN_PROTOCOL: VarInt = VarInt::from_u32(3);
+const BROKEN_PROTOCOL: VarInt = VarInt::from_u32(6);
 /// The longest version text in a `Hello`.
 const VERSION_CHARS_MAX: usize = 64;
 

@@ -8,7 +8,7 @@ use berth::host::Subscription;
 use berth::host::message::{DeskMessage, Said};
 use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
-use berth::model::{Fence, NodeRole, Refusal};
+use berth::model::{NodeRole, Refusal};
 use berth::store::Store;
 use berth::wire::calendar::{CalendarAnswer, CalendarCall};
 use berth::wire::report::{LeaseRow, Report, ResourceReport};
@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::lab::Lab;
+use crate::liar::report;
 use crate::strangers::identity;
 
 /// What is asked of a pretended desk, and what it answers; with nothing laid ready it answers a pause as it was asked,
@@ -66,18 +67,7 @@ impl Drop for Pretender {
 impl Pretender {
     /// Takes the place of a worker of the lab's, with one resource that holds these leases.
     pub async fn join(lab: &Lab, name: &str, resource: &str, script: &Script, leases: Vec<LeaseRow>) -> Self {
-        let report = ResourceReport {
-            id: resource.parse().unwrap(),
-            labels: Default::default(),
-            max_shared: 1,
-            fence: Fence(0),
-            grantable: true,
-            drained: false,
-            queue_length: 0,
-            reserved: 0,
-            next_window: None,
-            leases,
-        };
+        let report = report(resource, leases);
         let (desk, _) = Actor::spawn(None, Desk, (report, script.clone())).await.unwrap();
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let (address, gateway) = (lab.file.gateway.as_ref().unwrap().link.to_string(), "gateway".parse().unwrap());

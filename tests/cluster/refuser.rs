@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::lab::Lab;
+use crate::liar::report;
 use crate::strangers::identity;
 
 /// What a worker is asked, and what it answers. With nothing laid ready it does not answer.
@@ -131,16 +132,8 @@ impl Drop for Refuser {
 /// The board as it is reported.
 pub fn board(platform: &str) -> ResourceReport {
     ResourceReport {
-        id: "odd-board".parse().unwrap(),
         labels: [("platform".parse().unwrap(), platform.parse().unwrap())].into(),
-        max_shared: 1,
-        fence: Fence(0),
-        grantable: true,
-        drained: false,
-        queue_length: 0,
-        reserved: 0,
-        next_window: None,
-        leases: vec![],
+        ..report("odd-board", vec![])
     }
 }
 

@@ -232,7 +232,7 @@ fn a_peer_that_breaks_the_protocol_is_sent_away_and_disturbs_nobody() {
     for (how, why, reason) in [
         (&["--alpn", "berth/2"][..], "0x178 ", "unknown-protocol"),
         (&["--no-certificate"], "`berth join` gets one", "no-certificate"),
-        (&["--oversized", "hello"], "0x3 a frame is announced that is longer", "broken-protocol"),
+        (&["--oversized", "hello"], "0x6 a frame is announced that is longer", "broken-protocol"),
     ] {
         let (told, ended) = peers.sent_away("rack-2", how);
         assert!(ended.contains(why), "{how:?}: {ended}");
@@ -241,6 +241,8 @@ fn a_peer_that_breaks_the_protocol_is_sent_away_and_disturbs_nobody() {
         eventually(&format!("{reason} is told"), BOUND, || (rejected(&peers) == reasons).then_some(()));
         peers.lease("rack=rack-1");
     }
+    let broken = events(&peers.lab.door("gateway"), "worker.rejected").pop().unwrap();
+    assert_eq!(broken["payload"]["worker"], "rack-2", "its certificate has proved its name");
 
     // Once it is in it may do no more: that ends its link, and no other.
     let door = peers.lab.door("gateway");

@@ -50,22 +50,22 @@ async fn now(lab: &Lab, request: &RequestView) -> RequestView {
 
 /// Which packets are befallen: of the gateway, of the worker, of both. A worker that starts meanwhile counts as it.
 #[derive(Debug, Clone, Copy)]
-enum From {
+enum Side {
     Gateway,
     Worker,
     Both,
 }
 
-impl From {
-    const ALL: [From; 3] = [From::Gateway, From::Worker, From::Both];
+impl Side {
+    const ALL: [Side; 3] = [Side::Gateway, Side::Worker, Side::Both];
 
     /// The fault in this direction in a lab whose worker has this port.
     fn storm(self, lab: &Lab, rack: u16, fault: Fault, after: u64, seed: u64) -> Storm {
         let gateway = lab.weather.opened(GATEWAY);
         let (from, newcomers) = match self {
-            From::Gateway => (vec![gateway], false),
-            From::Worker => (vec![rack], true),
-            From::Both => (vec![gateway, rack], true),
+            Side::Gateway => (vec![gateway], false),
+            Side::Worker => (vec![rack], true),
+            Side::Both => (vec![gateway, rack], true),
         };
         Storm { fault, from, newcomers, after, seed }
     }
@@ -86,7 +86,7 @@ fn storms(lab: &Lab, fault: Fault, every: usize) -> Vec<(Storm, Duration)> {
     for round in rounds() {
         eprintln!("{fault:?}: run again with BERTH_TEST_SEED={round}");
         for (index, after) in (0..STEPS).step_by(every).enumerate() {
-            for from in From::ALL {
+            for from in Side::ALL {
                 let lasts = Duration::from_secs(if index % 2 == 0 { 3 } else { 8 });
                 storms.push((from.storm(lab, rack, fault, after, (round << 8 | after) + 1), lasts));
             }

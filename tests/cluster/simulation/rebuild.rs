@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth::model::{Ask, Caller};
 
-use super::{FAULTS, From, SERVED_WITHIN, STEPS, held, rounds};
+use super::{FAULTS, SERVED_WITHIN, STEPS, Side, held, rounds};
 use crate::lab::{Lab, RACK_1, eventually, granted, request};
 use crate::weather::{Fault, Storm};
 
@@ -52,7 +52,7 @@ async fn at_every_step(faults: &[Fault]) {
         for &fault in faults {
             eprintln!("{fault:?}: run again with BERTH_TEST_SEED={round}");
             for (after, lasts) in (0..STEPS).step_by(2).zip([3, 8, 12].into_iter().cycle()) {
-                for from in From::ALL {
+                for from in Side::ALL {
                     let storm = from.storm(&lab, rack, fault, after, (round << 8 | after) + 1);
                     conversation(&mut lab, storm, Duration::from_secs(lasts)).await;
                 }

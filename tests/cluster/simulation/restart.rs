@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth::model::Caller;
 use berth::service::views::RequestState;
 
-use super::{FAULTS, From, LOOK, Open, STEPS, by_name, held, now, rounds};
+use super::{FAULTS, LOOK, Open, STEPS, Side, by_name, held, now, rounds};
 use crate::lab::{Lab, eventually, request};
 use crate::weather::{Fault, Storm};
 
@@ -66,7 +66,7 @@ async fn at_every_step(faults: &[Fault]) {
         for &fault in faults {
             eprintln!("{fault:?}: run again with BERTH_TEST_SEED={round}");
             for (index, after) in (0..STEPS).step_by(3).enumerate() {
-                for from in From::ALL {
+                for from in Side::ALL {
                     let lasts = Duration::from_secs(if index % 2 == 0 { 3 } else { 8 });
                     let storm = |lab: &Lab| from.storm(lab, rack, fault, after, (round << 8 | after) + 1);
                     rack = conversation(&mut lab, rack, storm, lasts).await;

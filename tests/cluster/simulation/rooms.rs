@@ -9,7 +9,7 @@ use berth::service::answers::Acquired;
 use berth::service::ask::{AcquireBody, Headers, OnConflict};
 use berth::service::views::LeaseView;
 
-use super::{FAULTS, From, SERVED_WITHIN, STEPS, held, nothing_is_left, rounds};
+use super::{FAULTS, SERVED_WITHIN, STEPS, Side, held, nothing_is_left, rounds};
 use crate::lab::{Lab, RACK_1, eventually};
 use crate::weather::Storm;
 
@@ -128,7 +128,7 @@ async fn at_every_step(restarts: Restarts) {
         for fault in FAULTS {
             eprintln!("{fault:?}: run again with BERTH_TEST_SEED={round}");
             for (index, after) in (0..STEPS).step_by(4).enumerate() {
-                for from in From::ALL {
+                for from in Side::ALL {
                     let lasts = Duration::from_secs(if index % 2 == 0 { 3 } else { 8 });
                     let storm = from.storm(&lab, rack, fault, after, (round << 8 | after) + 1);
                     number += 1;
