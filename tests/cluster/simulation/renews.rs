@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use berth::model::{Caller, Code};
-use berth::service::views::RequestState;
+use berth::service::views::{LeaseView, RequestState};
 
 use super::{LOOK, by_name, held, nothing_is_left, now, storms};
 use crate::lab::{Lab, eventually, granted, request};
@@ -30,6 +30,9 @@ async fn conversation(lab: &Lab, index: usize, storm: Storm, lasts: Duration) {
             match lab.renew(&lease.id).await {
                 Ok(renewed) => {
                     assert_eq!(renewed.fence, lease.fence, "{said}");
+                    let kept = held(lab).await;
+                    let keeps = |kept: &LeaseView| kept.fence == lease.fence && kept.expires_at >= renewed.expires_at;
+                    assert!(kept.iter().any(keeps), "the worker keeps less than {renewed:?}: {kept:?}; {said}");
                     promised.set(promised.get().max(renewed.expires_at));
                     over.set(!storms);
                 }
