@@ -59,12 +59,7 @@ impl Bench {
         let labels = |pairs: &[(&str, &str)]| -> Labels {
             pairs.iter().map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect()
         };
-        let resource = |id: &str, labels: Labels| ResourceSpec {
-            id: id.parse().unwrap(),
-            labels,
-            max_shared: std::num::NonZeroU32::MIN,
-            bookings: Default::default(),
-        };
+        let resource = |id: &str, labels: Labels| ResourceSpec { labels, ..ResourceSpec::bare(id.parse().unwrap()) };
         let mut rules = Rules::default();
         rules.waiting.waiter_ttl = Duration::from_secs(24 * 3600);
         let arguments = HostArguments {

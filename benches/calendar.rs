@@ -9,7 +9,6 @@
 //!
 //! `cargo bench --bench calendar`, with a number behind `--` for another count of rounds.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use berth::admission::calendar::CalendarCommand;
@@ -74,12 +73,7 @@ impl Lab {
             store,
             end,
             state: ResourceState::default(),
-            spec: ResourceSpec {
-                id: "bench-1".parse().unwrap(),
-                labels: Default::default(),
-                max_shared: NonZeroU32::MIN,
-                bookings: Default::default(),
-            },
+            spec: ResourceSpec::bare("bench-1".parse().unwrap()),
             rules: CalendarRules { bookings_max: 2 * PLACES, ..CalendarRules::default() },
             waiting: WaitingRules::default(),
             begin: now.wall.checked_add(Duration::from_secs(24 * 3600)).expect("there is a tomorrow"),

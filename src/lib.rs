@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | 1 | [`model`] [`clock`] [`limits`] | words, time, numbers |
 //! | 2 | [`admission`] [`wire`] [`trust`] | rules, pure · sentences between nodes · who is who |
-//! | 3 | [`store`] [`link`] | disk · network |
+//! | 3 | [`store`] [`link`] [`driver`] | disk · network · devices |
 //! | 4 | [`host`] [`gateway`] | the two roles; they meet only in [`wire`] |
 //! | 5 | [`service`] | what both roles answer |
 //! | 6 | [`http`] [`client`] | the contract, served and spoken |
@@ -59,6 +59,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod driver;
 pub mod gateway;
 pub mod host;
 pub mod http;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::limits;
+use crate::model::ExecRules;
 
 /// Everything that a host goes by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,6 +18,8 @@ pub struct Rules {
     pub events: EventRules,
     /// `[limits]`.
     pub limits: LimitRules,
+    /// `[exec]`.
+    pub exec: ExecRules,
 }
 
 /// `[lease]` of the lab file.

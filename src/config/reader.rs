@@ -84,7 +84,7 @@ impl<'d> Reader<'d> {
         calendar::holds(self, section("holds"), &mut calendar)?;
         let events = rules::events(self, section("events"))?;
         let limits = rules::limits(self, section("limits"), &mut calendar)?;
-        let rules = Rules { lease, waiting, calendar, events, limits };
+        let rules = Rules { lease, waiting, calendar, events, limits, exec: Default::default() };
         let gateway = sections.remove("gateway").map(|gateway| self.gateway(gateway, insecure)).transpose()?;
         let workers = worker::read(self, top, gateway.as_ref(), insecure, bookings)?;
         Ok(Lab { name, state_dir, gateway, pki, insecure, rules, workers })

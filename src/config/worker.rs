@@ -110,7 +110,8 @@ fn resources<'d>(
             if let Some(other) = seen.insert(name.clone(), id.origin.clone()) {
                 return Err(id.refuse(format!("{name} is also a resource at {other}; give it another id")));
             }
-            specs.push(ResourceSpec { id: name, labels: labels.clone(), max_shared, bookings });
+            let labels = labels.clone();
+            specs.push(ResourceSpec { labels, max_shared, bookings, ..ResourceSpec::bare(name) });
         }
     }
     Ok(specs)

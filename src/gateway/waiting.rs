@@ -148,30 +148,19 @@ impl FrontState {
         let Target::Select(selector) = &open.ask.target else { return (None, None) };
         let requester = open.ask.requester.through(&self.around.name);
         let wish = wish(&open.ask, selector, &requester);
-        let mut best: Option<(u8, RunTime, WaitingFor, Option<RunTime>)> = None;
+        let mut best: Option<(WaitingFor, RunTime, Option<RunTime>)> = None;
         for (worker, view) in self.views().filter(|(worker, _)| worker.takes_requests()) {
             let there = view.resources().values().filter(|seen| seen.grantable && selector.matches(&seen.labels));
             for seen in there {
                 let (why, until) =
                     if worker.drained { (WaitingFor::Drained, None) } else { waiting_for(seen, &wish, now.run) };
-                let this = (order(why), until.unwrap_or(RunTime(std::time::Duration::MAX)), why, until);
+                let this = (why, until.unwrap_or(RunTime(std::time::Duration::MAX)), until);
                 if best.is_none_or(|best| (this.0, this.1) < (best.0, best.1)) {
                     best = Some(this);
                 }
             }
         }
-        best.map_or((None, None), |(.., why, until)| (Some(why), until))
-    }
-}
-
-/// What is most likely to change comes first.
-fn order(why: WaitingFor) -> u8 {
-    match why {
-        WaitingFor::Leased => 0,
-        WaitingFor::Reserved => 1,
-        WaitingFor::Booked => 2,
-        WaitingFor::Drained => 3,
-        WaitingFor::Absent => 4,
+        best.map_or((None, None), |(why, _, until)| (Some(why), until))
     }
 }
 

@@ -188,14 +188,7 @@ impl DeskState {
         let mut reasons: Vec<_> = matching
             .map(|entry| entry.state.waiting_for(&entry.spec, self.link.node(), &waiter.proposal, now))
             .collect();
-        let order = |why: WaitingFor| match why {
-            WaitingFor::Leased => 0,
-            WaitingFor::Reserved => 1,
-            WaitingFor::Booked => 2,
-            WaitingFor::Drained => 3,
-            WaitingFor::Absent => 4,
-        };
-        reasons.sort_by_key(|(why, until)| (order(*why), until.unwrap_or(RunTime(std::time::Duration::MAX))));
+        reasons.sort_by_key(|(why, until)| (*why, until.unwrap_or(RunTime(std::time::Duration::MAX))));
         reasons.first().copied().unwrap_or((WaitingFor::Leased, None))
     }
 
@@ -232,7 +225,7 @@ pub(super) fn resource_now(entry: &Entry, node: &NodeNow, now: Now) -> ResourceN
         DeviceState::Drained if !state.held.is_empty() => Some("drained; what is leased stays so".to_owned()),
         DeviceState::Drained if !state.drained => Some("the whole worker is drained by an operator".to_owned()),
         DeviceState::Drained => Some("drained by an operator".to_owned()),
-        DeviceState::Available | DeviceState::Leased => None,
+        _ => None,
     };
     ResourceNow {
         spec: entry.spec.clone(),

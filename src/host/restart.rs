@@ -96,12 +96,7 @@ impl Restoring {
         // A leased resource that is gone from the lab file goes after its release; nobody waits for it any more.
         let mut ended = Vec::new();
         for rows in stored.into_values().filter(|rows| !rows.leases.is_empty() || !rows.waiters.is_empty()) {
-            let spec = ResourceSpec {
-                id: rows.id.clone(),
-                labels: Labels::new(),
-                max_shared: std::num::NonZeroU32::MIN,
-                bookings: Default::default(),
-            };
+            let spec = ResourceSpec::bare(rows.id.clone());
             let mut state = restored(rows, rules, now);
             let left = |waiter: &crate::admission::Waiter| Change::Left {
                 waiter: Box::new(waiter.clone()),

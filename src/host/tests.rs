@@ -48,12 +48,7 @@ impl Bench {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("berth.db");
-        let resource = |id: &str| ResourceSpec {
-            id: id.parse().unwrap(),
-            labels: Default::default(),
-            max_shared: std::num::NonZeroU32::MIN,
-            bookings: Default::default(),
-        };
+        let resource = |id: &str| ResourceSpec::bare(id.parse().unwrap());
         let arguments = HostArguments {
             name: "rack-1".parse().unwrap(),
             database: database.clone(),

@@ -95,6 +95,14 @@ checked_text!(
 );
 
 checked_text!(
+    /// Names a tool that a holder may run on the machine that owns its device.
+    ToolName,
+    "tool name",
+    "1 to 63 letters, digits, '.', '_' and '-', first a letter or digit",
+    |t| shaped(t, 63, alphanumeric, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+);
+
+checked_text!(
     /// Names a node: the gateway or a worker.
     NodeName,
     "node name",

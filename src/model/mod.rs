@@ -5,7 +5,9 @@
 
 mod booking;
 mod booking_filter;
+mod driver;
 mod event;
+mod exec;
 mod hold;
 mod id;
 mod label;
@@ -26,11 +28,15 @@ pub mod zone;
 
 pub use booking::{Booking, BookingId, BookingStatus, SeriesId};
 pub use booking_filter::{BookingFilter, Cursor};
+pub use driver::{
+    AdbDevice, AdbWhich, DeviceFacts, DeviceIdentity, Driver, DriverKind, Hook, HookFailure, HookKind, OUTPUT_BYTES_MAX,
+};
 pub use event::{Event, EventKind};
+pub use exec::ExecRules;
 pub use hold::{Hold, HoldId, HoldStatus, TokenHash};
 pub use id::{
     ChosenLeaseId, EventId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, Ticket,
-    TokenId,
+    TokenId, ToolName,
 };
 pub use label::{LabelKey, LabelValue, Labels};
 pub use lease::{Fence, LeaseRecord, Mode, RenewAsk};

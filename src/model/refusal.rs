@@ -89,6 +89,10 @@ codes! {
     NoMatchingResource = "NO_MATCHING_RESOURCE", 422, 12;
     /// Several workers have a resource of that id.
     AmbiguousResource = "AMBIGUOUS_RESOURCE", 422, 12;
+    /// The device could not be made ready for the lease, or a tool could not be run on it.
+    DeviceFailed = "DEVICE_FAILED", 502, 12;
+    /// A tool ran longer than it may.
+    ExecTimeout = "EXEC_TIMEOUT", 504, 10;
     /// What matches is held.
     NoCapacity = "NO_CAPACITY", 503, 11;
     /// The node is going down.

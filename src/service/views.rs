@@ -418,6 +418,21 @@ pub struct ResourceCounts {
     pub available: usize,
     /// Held.
     pub leased: usize,
+    /// Being made ready for a lease.
+    #[serde(default)]
+    pub preparing: usize,
+    /// Being brought back to what they were before a lease.
+    #[serde(default)]
+    pub resetting: usize,
+    /// Left alone for a while after a lease that nobody released.
+    #[serde(default)]
+    pub cooling: usize,
+    /// Failed.
+    #[serde(default)]
+    pub quarantined: usize,
+    /// Not seen by their driver, or in use elsewhere.
+    #[serde(default)]
+    pub absent: usize,
     /// Taken out by an operator.
     pub drained: usize,
 }
@@ -430,6 +445,11 @@ impl ResourceCounts {
             match state {
                 DeviceState::Available => counts.available += 1,
                 DeviceState::Leased => counts.leased += 1,
+                DeviceState::Preparing => counts.preparing += 1,
+                DeviceState::Resetting => counts.resetting += 1,
+                DeviceState::Cooling => counts.cooling += 1,
+                DeviceState::Quarantined => counts.quarantined += 1,
+                DeviceState::Absent => counts.absent += 1,
                 DeviceState::Drained => counts.drained += 1,
             }
             counts

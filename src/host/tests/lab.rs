@@ -383,10 +383,9 @@ fn end_of(now: Option<RequestNow>) -> End {
 pub(super) fn resource(id: &str, labels: &str, max_shared: u32) -> ResourceSpec {
     let pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
     ResourceSpec {
-        id: id.parse().unwrap(),
         labels: pairs.map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect(),
         max_shared: max_shared.try_into().unwrap(),
-        bookings: Default::default(),
+        ..ResourceSpec::bare(id.parse().unwrap())
     }
 }
 

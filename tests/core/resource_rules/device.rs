@@ -47,12 +47,7 @@ impl Device {
     pub fn new(max_shared: u32) -> Self {
         let max_shared = NonZeroU32::new(max_shared).unwrap();
         Self {
-            spec: ResourceSpec {
-                id: sample::text("board"),
-                labels: Default::default(),
-                max_shared,
-                bookings: Default::default(),
-            },
+            spec: ResourceSpec { max_shared, ..ResourceSpec::bare(sample::text("board")) },
             rules: WaitingRules::default(),
             calendar: CalendarRules::default(),
             unsettled: BTreeSet::new(),

@@ -100,12 +100,7 @@ impl Memory {
     fn step(&mut self, number: usize, Step { resource, what, .. }: Step, now: Now) -> Vec<Change> {
         let state = self.resources.entry(resource).or_default();
         let id = sample::text(RESOURCES[resource]);
-        let spec = ResourceSpec {
-            id,
-            labels: Default::default(),
-            max_shared: NonZeroU32::new(3).unwrap(),
-            bookings: Default::default(),
-        };
+        let spec = ResourceSpec { max_shared: NonZeroU32::new(3).unwrap(), ..ResourceSpec::bare(id) };
         let around = Around {
             spec: &spec,
             rules: &rules(),
