@@ -103,7 +103,10 @@ fn the_waiting_room_the_events_and_the_limits_are_read() {
     };
     let events = EventRules { retention: seconds(3_650 * 86_400), count_max: 100_000_000 };
     let limits = LimitRules { waiters_max: 7, ..LimitRules::default() };
-    assert_eq!(written, Rules { lease, waiting, calendar: CalendarRules::default(), events, limits });
+    assert_eq!(
+        written,
+        Rules { lease, waiting, calendar: CalendarRules::default(), events, limits, exec: Default::default() }
+    );
 
     let effective = load_with(&text, &env).unwrap();
     let over = &effective.lab.rules;
