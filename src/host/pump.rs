@@ -2,6 +2,8 @@
 //! pool and is first for a resource that has room comes before anything else that is asked of it, so nothing is
 //! granted in between.
 
+use std::sync::Arc;
+
 use ractor::Actor;
 
 use super::desk::{DeskState, Note, OpKind};
@@ -87,8 +89,10 @@ impl DeskState {
             Some(entry) => self.rivals(entry),
             None => return,
         };
-        let order = Order { op, command, rivals, node: self.link.shared(), holds_paused: self.monitor.is_paused() };
+        let (node, holds_paused) = (self.link.shared(), self.monitor.is_paused());
         let Some(entry) = self.directory.get_mut(resource) else { return };
+        let (spec, rules) = (Arc::clone(&entry.spec), Arc::clone(&self.rules));
+        let order = Order { op, command, spec, rules, rivals, node, holds_paused };
         entry.out = Some(op);
         if let Life::Active(actor) = &entry.life {
             // A cast fails only when the actor has just died; then its supervision event is on the way, and
@@ -98,9 +102,8 @@ impl DeskState {
         }
         entry.activation += 1;
         let arguments = ResourceArguments {
-            spec: entry.spec.clone(),
+            id: resource.clone(),
             state: entry.state.clone(),
-            rules: self.rules.clone(),
             activation: entry.activation,
             store: self.store.clone(),
             clock: self.clock.clone(),

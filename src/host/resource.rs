@@ -19,7 +19,7 @@ use crate::admission::resource::{
 };
 use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
-use crate::model::{BookingId, BookingPolicy, Code, LeaseId, Refusal, RequestId, ResourceSpec};
+use crate::model::{BookingId, BookingPolicy, Code, LeaseId, Refusal, RequestId, ResourceId, ResourceSpec};
 use crate::store::{Batch, CommitError, Store};
 
 /// The actor; what it is comes with [`ResourceArguments`].
@@ -43,6 +43,9 @@ pub(super) enum ResourceMessage {
 pub(super) struct Order {
     pub(super) op: OpId,
     pub(super) command: Command,
+    /// Its settings and the operator's numbers, as they are now.
+    pub(super) spec: Arc<ResourceSpec>,
+    pub(super) rules: Arc<Rules>,
     pub(super) rivals: Rivals,
     /// What is true of the whole worker.
     pub(super) node: Arc<NodeNow>,
@@ -52,9 +55,8 @@ pub(super) struct Order {
 
 /// What a resource is started with.
 pub(super) struct ResourceArguments {
-    pub(super) spec: Arc<ResourceSpec>,
+    pub(super) id: ResourceId,
     pub(super) state: ResourceState,
-    pub(super) rules: Arc<Rules>,
     pub(super) activation: u64,
     pub(super) store: Store,
     pub(super) clock: Clock,
@@ -79,6 +81,7 @@ struct Out {
     without_hand_over: bool,
     /// The command, where bookings are settled with it.
     order: Option<Box<Order>>,
+    rules: Arc<Rules>,
 }
 
 impl Actor for Resource {
@@ -112,24 +115,25 @@ impl Actor for Resource {
 
 impl ResourceActorState {
     fn carry_out(&mut self, myself: &ActorRef<ResourceMessage>, order: Order) {
-        let settles = self.around.spec.bookings != BookingPolicy::default();
+        let settles = order.spec.bookings != BookingPolicy::default();
         let kept = settles.then(|| Box::new(order.clone()));
+        let rules = Arc::clone(&order.rules);
         let (op, offered, decision) = self.decide(order);
         if decision.changes.iter().any(Change::is_durable) {
-            self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: kept });
+            self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: kept, rules });
         } else {
             self.finish(op, decision, false);
         }
     }
 
     fn decide(&self, order: Order) -> (OpId, Option<Box<Waiter>>, Decision) {
-        let Order { op, command, rivals, node, holds_paused } = order;
+        let Order { op, command, spec, rules, rivals, node, holds_paused } = order;
         let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
         let around = Around {
-            spec: &self.around.spec,
-            rules: &self.around.rules.waiting,
-            max_total: self.around.rules.lease.max_total,
-            calendar: &self.around.rules.calendar,
+            spec: &spec,
+            rules: &rules.waiting,
+            max_total: rules.lease.max_total,
+            calendar: &rules.calendar,
             holds_paused,
             fresh: Some(&fresh),
             unsettled: &self.unsettled,
@@ -144,7 +148,7 @@ impl ResourceActorState {
     fn commit(&mut self, myself: &ActorRef<ResourceMessage>, out: Out) {
         let myself = myself.clone();
         self.around.store.commit(Batch {
-            resource: Some(self.around.spec.id.clone()),
+            resource: Some(self.around.id.clone()),
             activation: self.around.activation,
             changes: out.decision.changes.clone(),
             events: Vec::new(),
@@ -157,14 +161,14 @@ impl ResourceActorState {
     }
 
     fn committed(&mut self, myself: &ActorRef<ResourceMessage>, outcome: Result<(), CommitError>) {
-        let Some(Out { op, decision, offered, without_hand_over, order }) = self.out.take() else { return };
+        let Some(Out { op, decision, offered, without_hand_over, order, rules }) = self.out.take() else { return };
         match (outcome, order) {
             (Ok(()), _) => self.finish(op, decision, without_hand_over),
             (Err(CommitError::Constraint(detail)), Some(order)) if settles_a_booking(&decision) => {
                 self.leave_unsettled(myself, &decision, *order, detail);
             }
             (outcome, _) => {
-                self.refused(myself, Out { op, decision, offered, without_hand_over, order: None }, outcome)
+                self.refused(myself, Out { op, decision, offered, without_hand_over, order: None, rules }, outcome)
             }
         }
     }
@@ -178,26 +182,27 @@ impl ResourceActorState {
         order: Order,
         detail: String,
     ) {
-        let resource = &self.around.spec.id;
+        let resource = &self.around.id;
         tracing::error!(%resource, detail, "the database refused to settle a booking; it is left as it is");
         self.unsettled.extend(decision.changes.iter().filter_map(settled_booking).cloned());
+        let rules = Arc::clone(&order.rules);
         let (op, offered, mut decision) = self.decide(order);
         decision.changes.push(Change::Violated { detail });
-        self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: None });
+        self.commit(myself, Out { op, decision, offered, without_hand_over: false, order: None, rules });
     }
 
     fn refused(&mut self, myself: &ActorRef<ResourceMessage>, out: Out, outcome: Result<(), CommitError>) {
-        let Out { op, decision, offered, without_hand_over, .. } = out;
+        let Out { op, decision, offered, without_hand_over, rules, .. } = out;
         match outcome {
             Ok(()) => self.finish(op, decision, without_hand_over),
             Err(CommitError::Constraint(detail))
                 if !without_hand_over && decision.handed_over_from < decision.changes.len() =>
             {
-                let decision = self.without_hand_over(decision, offered.as_deref(), detail);
-                self.commit(myself, Out { op, decision, offered, without_hand_over: true, order: None });
+                let decision = self.without_hand_over(decision, offered.as_deref(), detail, &rules);
+                self.commit(myself, Out { op, decision, offered, without_hand_over: true, order: None, rules });
             }
             Err(error) => {
-                let repeats = error.repeats().map(|code| calendar::guarded(code, &self.around.spec.id));
+                let repeats = error.repeats().map(|code| calendar::guarded(code, &self.around.id));
                 let refusal = match error {
                     CommitError::Full => Refusal::new(Code::QueueFull, "the store is busy; ask again")
                         .retry_after(std::time::Duration::from_secs(1)),
@@ -213,8 +218,14 @@ impl ResourceActorState {
 
     /// The hand-over broke a constraint of the database: what was before it stands alone, and those who were to be
     /// granted fail. That is a bug which the last guard has caught, and it must not keep a release from happening.
-    fn without_hand_over(&self, mut decision: Decision, offered: Option<&Waiter>, detail: String) -> Decision {
-        let resource = &self.around.spec.id;
+    fn without_hand_over(
+        &self,
+        mut decision: Decision,
+        offered: Option<&Waiter>,
+        detail: String,
+        rules: &Rules,
+    ) -> Decision {
+        let resource = &self.around.id;
         tracing::error!(%resource, detail, "the database refused a hand-over; it is taken back");
         let now = self.around.clock.now();
         // What time had led to came before the command, and takes that along.
@@ -232,7 +243,7 @@ impl ResourceActorState {
             let standing = self.around.state.queue.get(&request);
             let Some(waiter) = offered.or(standing) else { continue };
             let (proposal, reason) = (waiter.proposal.clone(), Rejection::WorkerFailed);
-            let refusal = withdrawn(&proposal, reason, &self.around.rules.waiting);
+            let refusal = withdrawn(&proposal, reason, &rules.waiting);
             if standing.is_some() {
                 let waiter = Box::new(waiter.clone());
                 decision.changes.push(Change::Left { waiter, why: Departure::Rejected, at: now.wall });
@@ -264,7 +275,7 @@ impl ResourceActorState {
 
     fn settle(&self, op: OpId, decision: Decision, failed: bool) {
         let Decision { changes, reply, admission_left, .. } = decision;
-        let (resource, activation) = (self.around.spec.id.clone(), self.around.activation);
+        let (resource, activation) = (self.around.id.clone(), self.around.activation);
         let settled = Settled { resource, activation, op, reply, changes, admission_left, failed };
         // A desk that is gone takes the whole node with it.
         let _ = self.around.desk.cast(DeskMessage::Settled(Box::new(settled)));
