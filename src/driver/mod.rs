@@ -3,6 +3,10 @@
 //! A host says what is to be done, one [`Job`] at a time for each resource, and hears how it ended. Whether that still
 //! counts is the host's to know: here nothing is remembered of a lease.
 
+mod ended;
+mod guard;
+mod tool;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +15,10 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{DeviceFacts, Driver, HookFailure, HookKind, ResourceId};
+
+pub use self::ended::Ended;
+pub use self::guard::{Guard, Ward};
+pub use self::tool::Tool;
 
 /// One thing that is to be done to a device.
 #[derive(Debug, Clone)]

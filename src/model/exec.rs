@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::ToolName;
 
 /// `[exec]` of the lab file.
@@ -19,4 +21,29 @@ impl Default for ExecRules {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(10 * 60), allow: BTreeMap::new() }
     }
+}
+
+/// A signal that a holder may send to its tool; the word is that of `{"signal":"INT"}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum ExecSignal {
+    /// The interrupt key.
+    Int,
+    /// A polite end.
+    Term,
+    /// The terminal has gone.
+    Hup,
+    /// The quit key.
+    Quit,
+    /// Whatever the tool makes of it.
+    Usr1,
+    /// Whatever the tool makes of it.
+    Usr2,
+    /// The end, at once.
+    Kill,
+}
+
+impl ExecSignal {
+    /// All of them.
+    pub const ALL: [Self; 7] = [Self::Int, Self::Term, Self::Hup, Self::Quit, Self::Usr1, Self::Usr2, Self::Kill];
 }

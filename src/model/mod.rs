@@ -32,7 +32,7 @@ pub use driver::{
     AdbDevice, AdbWhich, DeviceFacts, DeviceIdentity, Driver, DriverKind, Hook, HookFailure, HookKind, OUTPUT_BYTES_MAX,
 };
 pub use event::{Event, EventKind};
-pub use exec::ExecRules;
+pub use exec::{ExecRules, ExecSignal};
 pub use hold::{Hold, HoldId, HoldStatus, TokenHash};
 pub use id::{
     ChosenLeaseId, EventId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, Ticket,

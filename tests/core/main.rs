@@ -7,6 +7,7 @@ mod directions;
 mod events_table;
 mod fleet_queue;
 mod frames;
+mod hooks;
 mod ledger_rules;
 mod requests_rules;
 mod resource_rules;
