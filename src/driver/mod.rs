@@ -3,8 +3,12 @@
 //! A host says what is to be done, one [`Job`] at a time for each resource, and hears how it ended. Whether that still
 //! counts is the host's to know: here nothing is remembered of a lease.
 
+mod command;
 mod ended;
+mod environment;
 mod guard;
+mod output;
+pub mod placeholder;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -16,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::model::{DeviceFacts, Driver, HookFailure, HookKind, ResourceId};
 
+pub use self::command::Programs;
 pub use self::ended::Ended;
+pub use self::environment::{Tenure, environment};
 pub use self::guard::{Guard, Ward};
 pub use self::tool::Tool;
 

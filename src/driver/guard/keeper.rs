@@ -18,6 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::{BEGIN, DIRECTORY, Ended, KILL_BOUND, LINE_BYTES_MAX, Said, WORD, of_system};
+use crate::driver::environment::is_of_a_lease;
 use crate::model::ExecSignal;
 
 /// How long a guard may take beyond [`KILL_BOUND`] to say so and to end.
@@ -35,7 +36,7 @@ pub(crate) struct Program<'a> {
     /// Itself and its arguments. With a slash its name is a path that counts from its directory; without one it is looked up
     /// in `PATH`.
     pub(crate) argv: &'a [String],
-    /// What it finds in its environment beside that of the node.
+    /// What it finds in its environment beside that of the node, which is not that of a lease.
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// Where it runs; the node's own directory when none is named.
     pub(crate) directory: Option<&'a Path>,
@@ -97,7 +98,11 @@ impl Guard {
         if let Some(directory) = program.directory {
             command.arg(DIRECTORY).arg(directory);
         }
-        command.arg("--").args(program.argv).envs(program.environment);
+        command.arg("--").args(program.argv);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_a_lease)) {
+            command.env_remove(name);
+        }
+        command.envs(program.environment);
         // In a group of its own it does not get what a terminal sends to the node.
         command.stdin(OwnedFd::from(its)).stdout(output).stderr(error).process_group(0);
         let guard = command.spawn()?;

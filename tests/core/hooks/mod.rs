@@ -1,12 +1,15 @@
 //! Hooks and tools as real processes, under the guard of the real program.
 #![cfg(target_os = "linux")]
 
+mod commands;
+mod deaths;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
+use std::{env, fs};
 
 use berth::driver::Guard;
 
@@ -77,4 +80,21 @@ fn crowd(file: &Path) -> Vec<String> {
 fn all_gone(processes: &[u32]) {
     let left: Vec<_> = processes.iter().filter_map(|pid| Some((*pid, state(*pid)?))).collect();
     assert!(left.is_empty(), "these are left: {left:?}");
+}
+
+/// Set in a process that runs one test alone.
+const ALONE: &str = "BERTH_TEST_ALONE";
+
+/// Runs a test once more in a process of its own, where nothing else opens files, starts processes or takes memory. True in
+/// there.
+fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
+    if env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env(ALONE, "1").envs(variables.iter().copied());
+    let said = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success() && out.contains("1 passed"), "{out}{err}");
+    false
 }
