@@ -3,7 +3,9 @@
 //! A host says what is to be done, one [`Job`] at a time for each resource, and hears how it ended. Whether that still
 //! counts is the host's to know: here nothing is remembered of a lease.
 
+pub mod adb;
 mod command;
+mod drivers;
 mod ended;
 mod environment;
 mod guard;
@@ -18,13 +20,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{DeviceFacts, Driver, HookFailure, HookKind, ResourceId};
-
 pub use self::command::Programs;
+pub use self::drivers::Drivers;
 pub use self::ended::Ended;
 pub use self::environment::{Tenure, environment};
 pub use self::guard::{Guard, Ward};
 pub use self::tool::Tool;
+use crate::model::{DeviceFacts, Driver, HookFailure, HookKind, ResourceId};
 
 /// One thing that is to be done to a device.
 #[derive(Debug, Clone)]
