@@ -5,6 +5,7 @@
     reason = "processes are watched from outside: real time is the only time there, and these threads may block"
 )]
 
+mod adb;
 mod bookings;
 mod chaos;
 mod chosen_id;

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::DRIVER;
 use super::serial::Serial;
 use super::server::{Server, ServerError};
-use super::state::AdbState;
+use super::{DRIVER, listing};
 use crate::driver::Job;
 use crate::model::{AdbDevice, HookFailure, HookKind};
 
@@ -29,26 +28,25 @@ pub(in crate::driver) async fn check(job: &Job, device: &AdbDevice) -> Result<()
 async fn look(server: Server, serial: &Serial, bound: Duration) -> Result<(), String> {
     let nonce = format!("berth-{}", Uuid::new_v4().simple());
     let work = async {
-        let state = server.state(serial).await.map_err(|error| unanswered(server, serial, &error))?;
-        if let Some(trouble) = AdbState::parse(&state).trouble() {
-            return Err(format!("found that the device {serial} {trouble}"));
+        let listing = server.list().await.map_err(|error| no_server(server, &error))?;
+        // A server that is asked for the state of a device that is offline refuses, in words that are nobody's contract.
+        match listing::parse(&listing).get(serial).map(|listed| listed.state.trouble()) {
+            Some(None) => {}
+            Some(Some(trouble)) => return Err(format!("found that the device {serial} {trouble}")),
+            None => return Err(format!("found that the device {serial} is not plugged in")),
         }
         let answer = server.shell(serial, &format!("echo {nonce}"), bound).await;
-        let answer = answer.map_err(|error| unanswered(server, serial, &error))?;
+        let answer = answer.map_err(|error| format!("got no answer from the device {serial}: {error}"))?;
         if answer.trim() == nonce {
             Ok(())
         } else {
             Err(format!("got another answer from the shell of the device {serial} than what it had to repeat"))
         }
     };
-    let late = || Err(format!("got no answer from the device {serial} within {}s", bound.as_secs_f64()));
-    tokio::time::timeout(bound, work).await.unwrap_or_else(|_| late())
+    let late = |_| Err(format!("got no answer from the device {serial}: {}", ServerError::Late(bound)));
+    tokio::time::timeout(bound, work).await.unwrap_or_else(late)
 }
 
-fn unanswered(server: Server, serial: &Serial, error: &ServerError) -> String {
-    match error {
-        ServerError::Nobody => format!("found no adb server on port {}", server.port),
-        ServerError::Refused(words) => format!("was refused by the adb server: {words}"),
-        error => format!("got no answer from the device {serial}: {error}"),
-    }
+fn no_server(server: Server, error: &ServerError) -> String {
+    format!("cannot ask the adb server on port {}: {error}", server.port)
 }

@@ -1,5 +1,8 @@
 //! Follows one adb server: its listings as they come, and the properties of each device once it is up.
 //!
+//! A server tells when devices come and go, but not always when one falls silent: adb 29 keeps to itself that a device on the
+//! network is offline. So it is asked again every two seconds, and one that does not answer then is away.
+//!
 //! A server that is not there is started, and dialled again with growing pauses, for as long as somebody wants to know.
 
 use std::collections::BTreeMap;
@@ -20,6 +23,8 @@ use crate::model::DeviceFacts;
 
 /// What a device has to tell its properties in.
 const PROPERTIES_BOUND: Duration = Duration::from_secs(5);
+/// How long after a listing the next one is asked for.
+const LIST_AFTER: Duration = Duration::from_secs(2);
 /// Devices of one server whose properties are read at once.
 const READERS_MAX: usize = 16;
 /// What readers have found and the follower has not seen yet; one more reader waits.
@@ -96,23 +101,34 @@ impl Follower {
         let mut devices = Devices::new(self.server, found);
         let mut heard = false;
         loop {
-            let listing = listings.next();
-            tokio::pin!(listing);
-            let block = loop {
-                tokio::select! {
+            let told = listings.next();
+            // An answer that is on its way when a listing is told is older, and not waited for.
+            let asked = list_later(self.server);
+            tokio::pin!(told, asked);
+            let told = loop {
+                let news = tokio::select! {
                     biased;
-                    block = &mut listing => break block,
-                    Some(find) = finds.recv() => if devices.found(find) {
-                        self.tell(devices.view()).await;
-                    },
+                    told = &mut told => break told,
+                    listing = &mut asked => {
+                        asked.set(list_later(self.server));
+                        match listing {
+                            Ok(listing) => devices.listed(listing::parse(&listing)),
+                            Err(error) => return (error, heard),
+                        }
+                    }
+                    Some(find) = finds.recv() => devices.found(find),
+                };
+                if news {
+                    self.tell(devices.view()).await;
                 }
             };
-            match block {
-                Ok(block) => devices.listed(listing::parse(&block)),
-                Err(error) => return (error, heard),
-            }
+            let first = !heard;
             heard = true;
-            self.tell(devices.view()).await;
+            match told {
+                Ok(listing) if devices.listed(listing::parse(&listing)) || first => self.tell(devices.view()).await,
+                Ok(_) => {}
+                Err(error) => return (error, !first),
+            }
         }
     }
 
@@ -155,8 +171,13 @@ impl Devices {
         Self { server, known: BTreeMap::new(), readings: 0, reading, found }
     }
 
-    /// Takes a listing in. A device that comes up, or has been plugged in anew, is read.
-    fn listed(&mut self, listing: BTreeMap<Serial, Listed>) {
+    /// Takes a listing in. A device that comes up, or has been plugged in anew, is read. False when nothing is new.
+    fn listed(&mut self, listing: BTreeMap<Serial, Listed>) -> bool {
+        let same =
+            |(serial, listed): (&Serial, &Listed)| self.known.get(serial).is_some_and(|known| known.listed == *listed);
+        if listing.len() == self.known.len() && listing.iter().all(same) {
+            return false;
+        }
         let mut before = std::mem::take(&mut self.known);
         for (serial, listed) in listing {
             let known = match (before.remove(&serial), listed.state.trouble()) {
@@ -169,6 +190,7 @@ impl Devices {
             };
             self.known.insert(serial, known);
         }
+        true
     }
 
     /// Reads the properties until it has them.
@@ -210,6 +232,12 @@ impl Devices {
     fn view(&self) -> View {
         View::Devices(self.known.iter().map(|(serial, known)| (serial.clone(), known.status.clone())).collect())
     }
+}
+
+/// Asks for a listing when the one before is two seconds old.
+async fn list_later(server: Server) -> Result<String, ServerError> {
+    tokio::time::sleep(LIST_AFTER).await;
+    server.list().await
 }
 
 /// Reads the properties of a device once. The error is the end of a sentence that begins with the device.

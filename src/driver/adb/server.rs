@@ -3,7 +3,7 @@
 //! One TCP connection to the loopback for each thing that is asked. A request is four hexadecimal digits, its length, and
 //! the name of a service; the answer is `OKAY`, or `FAIL` with a length and words.
 //! - `host:track-devices-l`: then a length and the listing, at once and after each change, until the connection ends.
-//! - `host-serial:<serial>:get-state`: then a length and the word for the device's state.
+//! - `host:devices-l`: then a length and the listing as it is now.
 //! - `host:transport:<serial>`: from now on the connection is the device's, and takes one service of it.
 //! - `shell:<command>`: then what the command writes, until it ends. Every Android has this one; the exit code, which
 //!   only newer ones give (`shell,v2`), is not needed here.
@@ -48,7 +48,7 @@ pub(super) enum ServerError {
     #[error("the connection failed: {0}")]
     Broken(io::Error),
     /// It did not come in time.
-    #[error("no answer within {}s", .0.as_secs())]
+    #[error("no answer within {0:?}")]
     Late(Duration),
     /// The server said no, in its words.
     #[error("{0}")]
@@ -75,10 +75,10 @@ impl Server {
         Ok(Listings(stream))
     }
 
-    /// How the server finds the device, in its word.
-    pub(super) async fn state(self, serial: &Serial) -> Result<String, ServerError> {
+    /// The listing as it is now.
+    pub(super) async fn list(self) -> Result<String, ServerError> {
         in_time(SERVER_BOUND, async {
-            let mut stream = self.ask(&format!("host-serial:{serial}:get-state")).await?;
+            let mut stream = self.ask("host:devices-l").await?;
             block(&mut stream).await
         })
         .await
@@ -189,13 +189,13 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_read_to_its_length() {
         let (server, _saying) = says(b"OKAY0006devicerubbish").await;
-        assert_eq!(server.state(&serial()).await.unwrap(), "device");
+        assert_eq!(server.list().await.unwrap(), "device");
     }
 
     #[tokio::test]
     async fn a_refusal_is_told_in_the_words_of_the_server_without_what_a_terminal_would_obey() {
         let (server, _saying) = says(b"FAIL0010device \x1b\x07is gone").await;
-        let refused = server.state(&serial()).await.unwrap_err();
+        let refused = server.list().await.unwrap_err();
         assert_eq!(refused.to_string(), "device is gone");
         assert!(matches!(refused, ServerError::Refused(_)));
     }
@@ -204,7 +204,7 @@ mod tests {
     async fn what_is_no_adb_server_is_strange() {
         for answer in [&b"HTTP/1.1 400 Bad Request"[..], b"OKAY+00aabcdefghij", b"OKAYzzzz"] {
             let (server, _saying) = says(answer).await;
-            assert!(matches!(server.state(&serial()).await, Err(ServerError::Strange)), "{answer:?}");
+            assert!(matches!(server.list().await, Err(ServerError::Strange)), "{answer:?}");
         }
     }
 
@@ -212,18 +212,17 @@ mod tests {
     async fn a_port_without_a_listener_is_told_from_one_that_hangs_up() {
         let (server, saying) = says(b"OKAY").await;
         let hangs_up = async { drop(saying.await.unwrap()) };
-        let serial = serial();
-        let (answer, ()) = tokio::join!(server.state(&serial), hangs_up);
+        let (answer, ()) = tokio::join!(server.list(), hangs_up);
         assert!(matches!(answer, Err(ServerError::HungUp)), "{answer:?}");
         // The listener went with its task.
-        let nobody = server.state(&serial).await;
+        let nobody = server.list().await;
         assert!(matches!(nobody, Err(ServerError::Nobody)), "{nobody:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_says_nothing_is_late() {
         let (server, _saying) = says(b"OKAY00").await;
-        let late = server.state(&serial()).await;
+        let late = server.list().await;
         assert!(matches!(late, Err(ServerError::Late(SERVER_BOUND))), "{late:?}");
         let bound = Duration::from_secs(2);
         let (server, _saying) = says(b"OKAY").await;
