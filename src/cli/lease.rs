@@ -21,7 +21,7 @@ pub(super) async fn run(
     pace: Pace,
 ) -> anyhow::Result<()> {
     let Some(command) = args.command else {
-        return request::run(args.request, client, output, interrupt, pace).await;
+        return request::run(args.request.body()?, args.keep, client, output, interrupt, pace).await;
     };
     match command {
         LeaseCommand::Acquire(args) => acquire::run(args, client, output, interrupt, pace).await,

@@ -28,6 +28,9 @@ pub(super) struct LeaseArgs {
     pub(super) command: Option<LeaseCommand>,
     #[command(flatten)]
     pub(super) request: RequestArgs,
+    /// Stay, renew the lease, and release it on Ctrl-C
+    #[arg(long)]
+    pub(super) keep: bool,
 }
 
 impl LeaseArgs {
@@ -46,7 +49,7 @@ impl LeaseArgs {
 
     /// True when options of a request stand beside a subcommand, which would ignore them.
     pub(super) fn mixes_two_commands(&self) -> bool {
-        self.command.is_some() && self.request != RequestArgs::default()
+        self.command.is_some() && (self.keep || self.request != RequestArgs::default())
     }
 }
 
@@ -175,6 +178,7 @@ impl AcquireArgs {
     }
 }
 
+/// A wish for a lease that is waited for.
 #[derive(Debug, Default, PartialEq, Args)]
 pub(super) struct RequestArgs {
     #[command(flatten)]
@@ -190,9 +194,6 @@ pub(super) struct RequestArgs {
     /// Be refused rather than wait
     #[arg(long)]
     no_wait: bool,
-    /// Stay, renew the lease, and release it on Ctrl-C
-    #[arg(long)]
-    pub(super) keep: bool,
     /// Names this attempt: under the same key, a retry gets the same lease
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,

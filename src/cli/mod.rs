@@ -15,6 +15,7 @@ mod failure;
 mod fleet;
 mod hint;
 mod hold_args;
+mod holding;
 mod holds;
 mod interrupt;
 mod join_args;

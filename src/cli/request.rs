@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::failure::Interrupted;
+use super::holding::Holding;
 use super::interrupt::Interrupt;
 use super::keep;
 use super::lease::{said, until};
-use super::lease_args::RequestArgs;
 use super::output::Output;
 use super::patience::{Pace, Patience};
 use crate::client::{Client, ClientError};
@@ -24,34 +24,62 @@ use crate::service::views::{LeaseView, RequestState, RequestView};
 /// Between two long polls, for a node that answers them at once.
 const POLL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Asks for a lease, prints it, and with `--keep` holds it.
+/// Asks for a lease, prints it, and with `stay` holds it.
 pub(super) async fn run(
-    args: RequestArgs,
+    body: RequestBody,
+    stay: bool,
     client: &Client,
     output: &mut Output<'_>,
     interrupt: &mut Interrupt,
     pace: Pace,
 ) -> anyhow::Result<()> {
-    let stay = args.keep;
-    let mut attempt = Attempt::new(args.body()?, client, pace);
-    let request = attempt.settled(output, interrupt).await?;
-    let lease = match (request.state, &request.lease, &request.error) {
-        (RequestState::Granted, Some(lease), _) => lease.clone(),
-        (RequestState::Failed, _, Some(refusal)) => return Err(Refusal::clone(refusal).into()),
-        (RequestState::Cancelled, ..) => anyhow::bail!("lease request {} was cancelled", request.id),
-        _ => anyhow::bail!("lease request {} is settled without a lease and without a reason", request.id),
-    };
-    let printed = output.answer(&OneRequest { request }, || said("leased", &lease));
+    let granted = granted(body, client, output, interrupt, pace).await?;
+    let lease = &granted.lease;
+    let printed = output.answer(&OneRequest { request: granted.request.clone() }, || said("leased", lease));
     if !stay {
         return printed;
     }
     match printed {
-        Ok(()) => keep::hold(lease, attempt.sent, attempt.body.allow_shorter, client, output, interrupt, pace).await,
+        Ok(()) => keep::hold(Holding::new(granted, client, pace), output, interrupt).await,
         Err(error) => {
             // Nobody hears which lease it is, so nobody would use it.
             let _ = tokio::time::timeout(pace.give_up, client.release(&lease.id, Some(lease.fence))).await;
             Err(error)
         }
+    }
+}
+
+/// What a wish has come to.
+pub(super) struct Granted {
+    pub(super) request: RequestView,
+    pub(super) lease: LeaseView,
+    /// When the question of the last answer was sent; the lease's time counts from there.
+    pub(super) sent: RunTime,
+    /// As it was asked for.
+    pub(super) allow_shorter: bool,
+}
+
+/// Asks for a lease and waits until it is there.
+///
+/// # Errors
+/// It was refused, or a signal came and what there was has been taken back, or nobody knows.
+pub(super) async fn granted(
+    body: RequestBody,
+    client: &Client,
+    output: &mut Output<'_>,
+    interrupt: &mut Interrupt,
+    pace: Pace,
+) -> anyhow::Result<Granted> {
+    let mut attempt = Attempt::new(body, client, pace);
+    let request = attempt.settled(output, interrupt).await?;
+    let (sent, allow_shorter) = (attempt.sent, attempt.body.allow_shorter);
+    match (request.state, &request.lease, &request.error) {
+        (RequestState::Granted, Some(lease), _) => {
+            Ok(Granted { lease: LeaseView::clone(lease), request, sent, allow_shorter })
+        }
+        (RequestState::Failed, _, Some(refusal)) => Err(Refusal::clone(refusal).into()),
+        (RequestState::Cancelled, ..) => anyhow::bail!("lease request {} was cancelled", request.id),
+        _ => anyhow::bail!("lease request {} is settled without a lease and without a reason", request.id),
     }
 }
 

@@ -48,8 +48,8 @@ fn lease_help_shows_how_to_ask() {
                                    [default: 0]
           --timeout <DURATION>     Wait at most so long, such as 5m; without it for as long as it takes
           --no-wait                Be refused rather than wait
-          --keep                   Stay, renew the lease, and release it on Ctrl-C
           --idempotency-key <KEY>  Names this attempt: under the same key, a retry gets the same lease
+          --keep                   Stay, renew the lease, and release it on Ctrl-C
       -h, --help                   Print help
 
     Global options:

@@ -111,6 +111,21 @@ async fn a_release_that_is_not_answered_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_release_whose_answer_was_lost_on_the_way_is_a_release() {
+    for (details, exit) in [(json!({"reason": "explicit"}), 0), (json!({}), 0), (json!({"reason": "expired"}), 14)] {
+        let node = Node::new(move |number, _| match number {
+            0 => granted(60_000),
+            1 => Say::Silence,
+            2 => Say::Broken,
+            _ => refused(404, "UNKNOWN_LEASE", &details),
+        })
+        .await;
+        let ran = node.run(&KEEP).await;
+        assert_eq!((ran.exit, ran.err.contains("Lease mine released\n")), (exit, exit == 0), "{}", ran.err);
+    }
+}
+
+#[tokio::test]
 async fn a_lease_that_may_be_shorter_is_renewed_up_to_the_booking() {
     let node = Node::new(move |number, _| match number {
         0 => granted(60_000),
