@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use super::exec_args::ExecArgs;
 use super::hold_args::HoldsCommand;
 use super::join_args::{JoinArgs, PkiCommand};
 use super::lease_args::LeaseArgs;
@@ -19,6 +20,7 @@ Examples:
   berth up                                  run the lab of the built-in file
   berth lease --platform android --os '>=14'
   berth lease acquire pixel-8-a --poll      stand in the waiting room until it is free
+  berth exec --platform android -- adb shell   lease, run, release
   berth lease list
   berth lease release lse_…
   berth lease bookings create imx8-1 --starts-at '2026-08-28T10:00[Europe/Warsaw]' --duration 2h
@@ -89,6 +91,8 @@ pub(super) enum Command {
     Up(UpArgs),
     /// Get a lease, and look after leases
     Lease(Box<LeaseArgs>),
+    /// Run a command for as long as it holds a lease
+    Exec(Box<ExecArgs>),
     /// Show what the node is doing
     Status,
     /// Show resources, take them out and bring them back

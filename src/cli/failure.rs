@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::doctor::Unsound;
+use super::exec::NotStarted;
 use super::interrupt::Signal;
 use super::output::Output;
 use super::select::Unselectable;
@@ -20,6 +21,9 @@ const UNANSWERED: &str = "UNANSWERED";
 const INTERRUPTED: &str = "INTERRUPTED";
 /// A holder lost its lease.
 const LEASE_LOST: (&str, u8) = ("LEASE_LOST", 14);
+/// The command that was to run under a lease is not there, or is none.
+const COMMAND_NOT_FOUND: (&str, u8) = ("COMMAND_NOT_FOUND", 127);
+const COMMAND_NOT_EXECUTABLE: (&str, u8) = ("COMMAND_NOT_EXECUTABLE", 126);
 
 /// The node has found what must not be.
 const INVARIANT_VIOLATED: (&str, u8) = ("INVARIANT_VIOLATED", 1);
@@ -110,6 +114,10 @@ impl Verdict {
             e if matches!(e.downcast_ref(), Some(DiscoveryError::Several { .. })) => misuse(Code::BadRequest),
             e if e.is::<DiscoveryError>() || e.is::<NotReady>() => (UNANSWERED, 1),
             e if e.is::<Lost>() => LEASE_LOST,
+            e if let Some(why) = e.downcast_ref::<NotStarted>() => match why.is_missing() {
+                true => COMMAND_NOT_FOUND,
+                false => COMMAND_NOT_EXECUTABLE,
+            },
             e if e.is::<Unsound>() => INVARIANT_VIOLATED,
             e if let Some(Interrupted { signal, .. }) = e.downcast_ref() => (INTERRUPTED, signal.exit_code()),
             e if matches!(e.downcast_ref(), Some(ClientError::Unanswered { .. })) => (UNANSWERED, 1),

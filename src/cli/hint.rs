@@ -38,6 +38,10 @@ impl Subject {
                 };
                 Self { resource: resource.cloned(), seen_with }
             }
+            Command::Exec(args) => Self {
+                resource: args.request.target.resource.clone(),
+                seen_with: Some("granted with `berth lease list`".to_owned()),
+            },
             Command::Holds { command: HoldsCommand::Pause { resource } | HoldsCommand::Resume { resource } } => {
                 Self { resource: resource.clone(), seen_with: None }
             }

@@ -73,6 +73,16 @@ impl<'a> Holding<'a> {
         holding
     }
 
+    /// The lease, as the node showed it last.
+    pub(super) fn lease(&self) -> &LeaseView {
+        &self.lease
+    }
+
+    /// When the lease ends if nothing renews it, from now on.
+    pub(super) fn deadline(&self) -> watch::Receiver<RunTime> {
+        self.deadline.subscribe()
+    }
+
     /// Renews the lease until it is lost. May be dropped and asked again.
     pub(super) async fn lost(&mut self, output: &mut Output<'_>) -> Lost {
         loop {
@@ -81,6 +91,17 @@ impl<'a> Holding<'a> {
                 return lost;
             }
         }
+    }
+
+    /// Hears from the node that the lease is still held.
+    ///
+    /// # Errors
+    /// It is lost.
+    pub(super) async fn confirmed(&mut self, output: &mut Output<'_>) -> Result<(), Lost> {
+        while !self.renew(output).await? {
+            tokio::time::sleep(self.due.left(self.clock.now().run)).await;
+        }
+        Ok(())
     }
 
     fn third(&self) -> Duration {

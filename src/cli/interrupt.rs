@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use rustix::process::Pid;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What asked the command to end.
@@ -12,14 +13,22 @@ pub(super) enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP: the terminal is gone.
+    Hangup,
+    /// SIGQUIT: Ctrl-\.
+    Quit,
+    /// No signal: the process is gone that the command is bound to; none for one that was never seen.
+    Gone(Option<Pid>),
 }
 
 impl Signal {
-    /// What a shell reports of a command that the signal has ended.
+    /// What a shell reports of a command that the signal has ended. A process that is gone counts as SIGTERM.
     pub(super) fn exit_code(self) -> u8 {
         128 + match self {
+            Signal::Hangup => 1,
             Signal::Interrupt => 2,
-            Signal::Terminate => 15,
+            Signal::Quit => 3,
+            Signal::Terminate | Signal::Gone(_) => 15,
         }
     }
 }
@@ -29,6 +38,10 @@ impl fmt::Display for Signal {
         f.write_str(match self {
             Signal::Interrupt => "interrupted",
             Signal::Terminate => "terminated",
+            Signal::Hangup => "hung up",
+            Signal::Quit => "quit",
+            Signal::Gone(Some(pid)) => return write!(f, "process {pid}, which this is bound to, is gone"),
+            Signal::Gone(None) => "the process that this is bound to is gone",
         })
     }
 }

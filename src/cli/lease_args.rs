@@ -247,6 +247,11 @@ impl Terms {
 }
 
 impl RequestArgs {
+    /// True when the caller names the attempt, so that its lease may be one of before.
+    pub(super) fn has_key(&self) -> bool {
+        self.idempotency_key.is_some()
+    }
+
     /// The body of a lease request.
     ///
     /// # Errors

@@ -11,6 +11,8 @@ mod bookings;
 mod connect;
 mod doctor;
 mod events;
+mod exec;
+mod exec_args;
 mod failure;
 mod fleet;
 mod hint;
@@ -142,7 +144,14 @@ async fn ask(
     pace: Pace,
 ) -> u8 {
     let subject = hint::Subject::of(&command);
-    let Err(error) = answer(command, connector, output, &mut interrupt, pace).await else { return 0 };
+    let answered = match command {
+        Command::Exec(args) => Box::pin(exec::run(*args, connector, output, pace)).await,
+        command => answer(command, connector, output, &mut interrupt, pace).await.map(|()| 0),
+    };
+    let error = match answered {
+        Ok(exit) => return exit,
+        Err(error) => error,
+    };
     // A program reads the code and the details; only people are told what to try.
     let hint = if output.json() { None } else { hint::after(&error, &subject, connector).await };
     failure::report(&error, hint.as_deref(), output)
@@ -173,8 +182,9 @@ async fn answer(
         | Command::Pki { .. }
         | Command::Config { .. }
         | Command::Completions { .. }
+        | Command::Exec(_)
         | Command::Wait(_) => {
-            unreachable!("these ask no node")
+            unreachable!("these ask no node, or do so in a way of their own")
         }
     }
 }

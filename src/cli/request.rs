@@ -57,6 +57,8 @@ pub(super) struct Granted {
     pub(super) sent: RunTime,
     /// As it was asked for.
     pub(super) allow_shorter: bool,
+    /// It was not there at once, and people have been told so.
+    pub(super) waited: bool,
 }
 
 /// Asks for a lease and waits until it is there.
@@ -72,10 +74,10 @@ pub(super) async fn granted(
 ) -> anyhow::Result<Granted> {
     let mut attempt = Attempt::new(body, client, pace);
     let request = attempt.settled(output, interrupt).await?;
-    let (sent, allow_shorter) = (attempt.sent, attempt.body.allow_shorter);
+    let (sent, allow_shorter, waited) = (attempt.sent, attempt.body.allow_shorter, !attempt.told.is_empty());
     match (request.state, &request.lease, &request.error) {
         (RequestState::Granted, Some(lease), _) => {
-            Ok(Granted { lease: LeaseView::clone(lease), request, sent, allow_shorter })
+            Ok(Granted { lease: LeaseView::clone(lease), request, sent, allow_shorter, waited })
         }
         (RequestState::Failed, _, Some(refusal)) => Err(Refusal::clone(refusal).into()),
         (RequestState::Cancelled, ..) => anyhow::bail!("lease request {} was cancelled", request.id),
