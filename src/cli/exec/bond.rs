@@ -6,11 +6,12 @@
 use anyhow::Context;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, getppid, getsid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::super::interrupt::Signal;
+use super::proc::Place;
 
 /// Whom the command is bound to.
 #[derive(Debug)]
@@ -73,6 +74,9 @@ impl Bond {
 /// True when `parent` is the first process and has not started this one. A process that it has started is in its
 /// session or leads one, as under a service manager or as a container's command; an orphan is in that of its late parent.
 fn is_adopted(parent: Pid) -> bool {
-    let session = getsid(None).ok();
-    parent == Pid::INIT && session != Some(getpid()) && session != getsid(Some(Pid::INIT)).ok()
+    let session = |place: Option<Place>| place.map(|place| place.session);
+    let own = session(Place::own());
+    parent == Pid::INIT
+        && own != Some(getpid().as_raw_nonzero().get())
+        && own != session(Place::of(parent.as_raw_nonzero().get()))
 }

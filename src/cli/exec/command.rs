@@ -28,7 +28,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The command could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be run: {source}", program.display())]
+#[error("{} cannot be run", program.display())]
 pub struct NotStarted {
     program: OsString,
     source: io::Error,

@@ -43,6 +43,9 @@ pub(super) async fn run(
     // From here on no signal ends the process while there is something to give back.
     let signals = Signals::passed_on()?;
     let mut interrupt = signals::before_the_command(bond.clone())?;
+    if let Some(signal) = interrupt.came().now_or_never() {
+        return Err(Interrupted { signal, outcome: "nothing was asked for".to_owned() }.into());
+    }
     let client = connector.client().await?;
     let said_key = args.request.has_key();
     let granted = request::granted(args.request.body()?, &client, output, &mut interrupt, pace).await?;

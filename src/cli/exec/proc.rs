@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 /// The signals that this process was started to ignore.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,15 +25,31 @@ impl Ignored {
     }
 }
 
-/// The parent of a process, where it can be seen.
-pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
-    parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// Where a process stands among others. A number is 0 for one outside of this PID namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) parent: i32,
+    pub(super) group: i32,
+    pub(super) session: i32,
 }
 
-fn parent_in(stat: &str) -> Option<Pid> {
-    // The name of the program stands in parentheses and may hold anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok().and_then(Pid::from_raw)
+impl Place {
+    /// That of this process.
+    pub(super) fn own() -> Option<Self> {
+        Self::read(&fs::read_to_string("/proc/self/stat").ok()?)
+    }
+
+    /// That of another, where it can be seen.
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Self> {
+        // The name of the program stands in parentheses and may hold anything.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut numbers = rest.split_whitespace().skip(1).map_while(|number| number.parse().ok());
+        Some(Self { parent: numbers.next()?, group: numbers.next()?, session: numbers.next()? })
+    }
 }
 
 #[cfg(test)]
@@ -50,8 +66,10 @@ mod tests {
 
     #[test]
     fn a_programs_name_cannot_hide_who_its_parent_is() {
-        assert_eq!(parent_in("7 (a) S 1) R 42 7 7 0"), Pid::from_raw(42));
-        assert_eq!(parent_in("7 (a) S 0 7 7 0"), None);
-        assert_eq!(parent_in("7"), None);
+        let place = Place { parent: 42, group: 7, session: 5 };
+        assert_eq!(Place::read("7 (a) S 1) R 42 7 5 0 -1"), Some(place));
+        assert_eq!(Place::read("1 (a) S 0 0 0 0"), Some(Place { parent: 0, group: 0, session: 0 }));
+        assert_eq!(Place::read("7 (a) S 42 7"), None);
+        assert_eq!(Place::read("7"), None);
     }
 }

@@ -10,10 +10,10 @@ use std::io::{IsTerminal, stdin, stdout};
 use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::{Pid, getpgid, getpgrp, getppid, getsid};
+use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-use super::proc::parent_of;
+use super::proc::Place;
 
 /// Ancestors that are looked at for one that has job control.
 const ANCESTORS_MAX: usize = 64;
@@ -22,6 +22,8 @@ const ANCESTORS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: OwnedFd,
+    /// The group of this process.
+    own: Pid,
     /// The command's group has the foreground from us.
     lent: bool,
 }
@@ -30,7 +32,9 @@ impl Terminal {
     /// The one of this process, if it has one.
     pub(super) fn controlling() -> Option<Self> {
         let tty = open("/dev/tty", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        Some(Self { tty, lent: false })
+        // A group of another PID namespace has no name here, and nothing can be given to it.
+        let own = Pid::from_raw(Place::own()?.group)?;
+        Some(Self { tty, own, lent: false })
     }
 
     /// Gives `group` the foreground if that is the way `berth` is used. From here on this thread may use the terminal
@@ -47,7 +51,7 @@ impl Terminal {
     /// Gives `group` the foreground if it is ours; true when `group` has it now.
     pub(super) fn lend(&mut self, group: Pid) -> bool {
         self.lent = match tcgetpgrp(&self.tty) {
-            Ok(front) if front == getpgrp() => tcsetpgrp(&self.tty, group).is_ok(),
+            Ok(front) if front == self.own => tcsetpgrp(&self.tty, group).is_ok(),
             Ok(front) => front == group,
             Err(_) => false,
         };
@@ -58,7 +62,7 @@ impl Terminal {
     pub(super) fn take_back(&mut self) {
         if std::mem::take(&mut self.lent) {
             // A terminal that was hung up has no foreground any more.
-            let _ = tcsetpgrp(&self.tty, getpgrp());
+            let _ = tcsetpgrp(&self.tty, self.own);
         }
     }
 }
@@ -72,17 +76,15 @@ impl Drop for Terminal {
 /// True when there is nobody who would see that this process's group has stopped, and continue it. The kernel calls such
 /// a group orphaned and has Ctrl-Z do nothing.
 pub(super) fn is_orphaned() -> bool {
-    let (group, session) = (getpgrp(), getsid(None));
-    let mut ancestor = getppid();
+    let Some(own) = Place::own() else { return true };
+    let mut ancestor = own.parent;
     for _ in 0..ANCESTORS_MAX {
-        let Some(pid) = ancestor else { return true };
-        if getsid(Some(pid)) != session {
-            return true;
+        match Place::of(ancestor) {
+            Some(place) if place.session != own.session => return true,
+            Some(place) if place.group != own.group => return false,
+            Some(place) => ancestor = place.parent,
+            None => return true,
         }
-        if getpgid(Some(pid)) != Ok(group) {
-            return false;
-        }
-        ancestor = parent_of(pid);
     }
     true
 }
