@@ -23,20 +23,44 @@ pub enum Source {
 const EMBEDDED: &str = include_str!("../../config/lab.toml");
 /// Far above what 100 000 resources take; a larger file is no lab file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-pub(super) const TOP: &[&str] =
-    &["lab", "gateway", "pki", "api", "lease", "waiting_room", "bookings", "holds", "events", "limits", "worker"];
+pub(super) const TOP: &[&str] = &[
+    "lab",
+    "gateway",
+    "pki",
+    "api",
+    "lease",
+    "waiting_room",
+    "bookings",
+    "holds",
+    "events",
+    "limits",
+    "exec",
+    "worker",
+];
 /// The sections that variables reach, and their keys.
 pub(super) const PLAIN: &[(&str, &[&str])] = &[
     ("lab", &["name", "state_dir"]),
     ("gateway", &["name", "api", "link", "address", "rebuild_wait", "absence_grace"]),
     ("pki", &["ca", "cert", "key", "ca_key"]),
     ("api", &["insecure"]),
-    ("lease", &["default_ttl", "max_ttl", "max_total", "max_per_requester", "request_retention", "uplink_grace"]),
+    (
+        "lease",
+        &[
+            "default_ttl",
+            "max_ttl",
+            "max_total",
+            "max_per_requester",
+            "request_retention",
+            "uplink_grace",
+            "lock_delay",
+        ],
+    ),
     ("waiting_room", &["waiter_ttl", "admission_grace", "priority_aging", "return_grace"]),
     ("bookings", &["mode", "auto_acquire", "max_duration", "horizon", "no_show_after"]),
     ("holds", &["enabled", "default_ttl", "max_ttl", "check_interval"]),
     ("events", &["retention", "max_count"]),
     ("limits", &["waiters", "bookings", "bookings_per_principal", "holds_per_principal"]),
+    ("exec", &["timeout", "allow"]),
 ];
 
 /// The variables of this process, for [`Effective::load`]. Bytes that are not UTF-8 are replaced, so that a variable

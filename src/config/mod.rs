@@ -6,9 +6,12 @@
 //! `LEASE_WAITER_TTL_SECONDS`, in whole seconds, sets `waiting_room.waiter_ttl` whatever else does. [`Effective`] also
 //! keeps where each value came from, for `berth config check`.
 
+mod argv;
 mod calendar;
 mod check;
+mod driver;
 mod error;
+mod exec;
 mod given;
 mod load;
 mod reader;

@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::given::{Given, Raw};
 use super::load::{PLAIN, TOP};
 use super::section::{Document, Section, Variables};
-use super::{ConfigError, GatewayConfig, Lab, Origin, PkiPaths, Value};
-use super::{calendar, rules, worker};
+use super::{ConfigError, GatewayConfig, Lab, Origin, PkiPaths, Source, Value};
+use super::{calendar, exec, rules, worker};
 use crate::admission::{CalendarRules, Rules};
 use crate::model::LabName;
 use crate::model::span::{self, Bounds};
@@ -39,6 +39,14 @@ impl<'d> Reader<'d> {
     /// Every value that was read or defaulted.
     pub fn into_values(self) -> Vec<Value> {
         self.values
+    }
+
+    /// The directory of the lab file; none for the one inside the program.
+    pub fn directory(&self) -> Option<PathBuf> {
+        match self.document.source {
+            Source::Embedded => None,
+            Source::File(path) => std::path::absolute(path).ok()?.parent().map(ToOwned::to_owned),
+        }
     }
 
     /// Takes note of a value that is in force.
@@ -77,16 +85,18 @@ impl<'d> Reader<'d> {
         let (name, state_dir) = self.lab_section(section("lab"))?;
         let insecure = self.insecure(section("api"))?;
         let pki = self.pki(section("pki"))?;
-        let lease = rules::lease(self, section("lease"))?;
+        let (lease, lock_delay) = rules::lease(self, section("lease"))?;
         let waiting = rules::waiting_room(self, section("waiting_room"))?;
         let mut calendar = CalendarRules::default();
         let bookings = calendar::bookings(self, section("bookings"), &mut calendar)?;
         calendar::holds(self, section("holds"), &mut calendar)?;
         let events = rules::events(self, section("events"))?;
         let limits = rules::limits(self, section("limits"), &mut calendar)?;
-        let rules = Rules { lease, waiting, calendar, events, limits, exec: Default::default() };
+        let exec = exec::exec(self, section("exec"))?;
+        let rules = Rules { lease, waiting, calendar, events, limits, exec };
         let gateway = sections.remove("gateway").map(|gateway| self.gateway(gateway, insecure)).transpose()?;
-        let workers = worker::read(self, top, gateway.as_ref(), insecure, bookings)?;
+        let common = worker::Common { bookings, lock_delay };
+        let workers = worker::read(self, top, gateway.as_ref(), insecure, common)?;
         Ok(Lab { name, state_dir, gateway, pki, insecure, rules, workers })
     }
 

@@ -17,6 +17,8 @@ const WAITER_TTL_SECONDS: &str = "LEASE_WAITER_TTL_SECONDS";
 /// A width of a lease is told in whole milliseconds, so the shortest is one.
 const TTL: Bounds = Bounds { least: Duration::from_millis(1), most: days(365) };
 const REQUEST_RETENTION: Bounds = Bounds { least: Duration::from_secs(1), most: days(30) };
+/// While it lasts a healthy device serves nobody.
+pub(super) const LOCK_DELAY: Bounds = Bounds { least: Duration::ZERO, most: Duration::from_secs(3600) };
 const WAITER_TTL: Bounds = Bounds { least: Duration::from_secs(1), most: days(30) };
 const PRIORITY_AGING: Bounds = Bounds { least: Duration::from_secs(1), most: days(365) };
 const EVENT_RETENTION: Bounds = Bounds { least: Duration::from_secs(1), most: days(3_650) };
@@ -28,8 +30,12 @@ pub(super) const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 24 * 3600)
 }
 
-/// `[lease]`; no width and no total contradicts another.
-pub(super) fn lease<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> Result<LeaseRules, ConfigError> {
+/// `[lease]`; no width and no total contradicts another. Beside its numbers: the lock delay of a resource that has none
+/// of its own.
+pub(super) fn lease<'d>(
+    reader: &mut Reader<'d>,
+    mut section: Section<'d>,
+) -> Result<(LeaseRules, Duration), ConfigError> {
     let default = LeaseRules::default();
     let (default_ttl, default_at) = reader.duration(&mut section, "default_ttl", default.default_ttl, TTL)?;
     let (max_ttl, max_at) = reader.duration(&mut section, "max_ttl", default.max_ttl, TTL)?;
@@ -49,8 +55,10 @@ pub(super) fn lease<'d>(reader: &mut Reader<'d>, mut section: Section<'d>) -> Re
     let (request_retention, _) =
         reader.duration(&mut section, "request_retention", default.request_retention, REQUEST_RETENTION)?;
     let (uplink_grace, _) = reader.duration(&mut section, "uplink_grace", default.uplink_grace, GRACE)?;
+    let (lock_delay, _) = reader.duration(&mut section, "lock_delay", Duration::ZERO, LOCK_DELAY)?;
     let max_total = max_total.map(|(max_total, _)| max_total);
-    Ok(LeaseRules { default_ttl, max_ttl, max_total, max_per_requester, request_retention, uplink_grace })
+    let rules = LeaseRules { default_ttl, max_ttl, max_total, max_per_requester, request_retention, uplink_grace };
+    Ok((rules, lock_delay))
 }
 
 /// `[waiting_room]`.

@@ -4,6 +4,7 @@ use std::path::Path;
 use super::*;
 
 mod calendar;
+mod driver;
 mod rules;
 
 const WORKER: &str = "[[worker]]\nname = \"rack-1\"\n";
@@ -89,7 +90,7 @@ fn a_refused_file_names_the_line_the_key_and_the_fix() {
         (
             lab("[drivers]\n"),
             &["drivers; the file takes lab, gateway, pki, api, lease, waiting_room, bookings, holds, events, limits, \
-                 worker"],
+                 exec, worker"],
         ),
         (lease("max_tll = \"4h\""), &["lab.toml:4: unknown key lease.max_tll; did you mean lease.max_ttl?"]),
         (lease("colour = 1"), &["unknown key lease.colour; lease takes default_ttl, max_ttl"]),
@@ -288,6 +289,8 @@ fn config_check_shows_every_value_and_where_it_came_from() {
         ("holds.default_ttl", "\"10m\""),
         ("holds.max_ttl", "\"30m\""),
         ("holds.check_interval", "\"30s\""),
+        ("lease.lock_delay", "\"0s\""),
+        ("exec.timeout", "\"10m\""),
         ("events.retention", "\"7d\""),
         ("events.max_count", "1000000"),
         ("limits.waiters", "200000"),

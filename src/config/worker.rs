@@ -2,31 +2,44 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::calendar;
 use super::given::{Given, Raw};
 use super::reader::{Reader, api_address, inner_table};
+use super::rules::LOCK_DELAY;
 use super::section::{Section, join};
 use super::{ConfigError, GatewayConfig, Origin, WorkerConfig};
+use super::{calendar, driver};
 use crate::limits;
-use crate::model::{BookingPolicy, LabelKey, LabelValue, Labels, NodeName, ResourceId, ResourceSpec};
+use crate::model::span::written;
+use crate::model::{
+    AdbDevice, AdbWhich, BookingPolicy, Driver, DriverKind, LabelKey, LabelValue, Labels, NodeName, ResourceId,
+    ResourceSpec,
+};
 
 const WORKER: &[&str] = &["name", "api", "resource"];
-const RESOURCE: &[&str] = &["id", "count", "labels", "max_shared", "bookings"];
+const RESOURCE: &[&str] = &["id", "count", "labels", "max_shared", "bookings", "driver", "lock_delay"];
 const LABELS_MAX: usize = 64;
 const PLACE: &str = "{n}";
 
-/// The workers of the file; none of them bears the gateway's name or another's. `bookings` is what their resources'
-/// bookings mean where a resource says nothing.
+/// What holds for a resource that says nothing else.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Common {
+    pub bookings: BookingPolicy,
+    pub lock_delay: Duration,
+}
+
+/// The workers of the file; none of them bears the gateway's name or another's.
 pub(super) fn read<'d>(
     reader: &mut Reader<'d>,
     mut top: Section<'d>,
     gateway: Option<&GatewayConfig>,
     insecure: bool,
-    bookings: BookingPolicy,
+    common: Common,
 ) -> Result<Vec<WorkerConfig>, ConfigError> {
     let missing = "is missing; a lab has at least one worker: write [[worker]] with a name";
     let given = top.take("worker").ok_or_else(|| top.refuse("worker", missing.to_owned()))?;
@@ -64,26 +77,25 @@ pub(super) fn read<'d>(
         };
         let resources = match section.take("resource") {
             None => Vec::new(),
-            Some(given) => resources(reader, &given, bookings)?,
+            Some(given) => resources(reader, &given, common)?,
         };
         workers.push(WorkerConfig { name: parsed, api, resources });
     }
     Ok(workers)
 }
 
-fn resources<'d>(
-    reader: &mut Reader<'d>,
-    given: &Given<'d>,
-    common: BookingPolicy,
-) -> Result<Vec<ResourceSpec>, ConfigError> {
+fn resources<'d>(reader: &mut Reader<'d>, given: &Given<'d>, common: Common) -> Result<Vec<ResourceSpec>, ConfigError> {
     let mut specs: Vec<ResourceSpec> = Vec::new();
     let mut seen: HashMap<ResourceId, Origin> = HashMap::new();
+    let mut devices = Devices::default();
     for (index, (at, table)) in tables(given, "[[worker.resource]]")?.into_iter().enumerate() {
         let at = reader.document.at(at);
         let path = element(table, "id", &given.key, index);
         let mut section = Section::open(reader.document, &path, at, Some(table), None, RESOURCE)?;
         let id = section.need("id", "write id = \"…\" under [[worker.resource]]")?;
-        let ids = ids(reader, &id, section.take("count"))?;
+        let count = section.take("count");
+        let counted = count.is_some();
+        let ids = ids(reader, &id, count)?;
         if specs.len() + ids.len() > limits::RESOURCES_MAX {
             return Err(id.refuse(format!(
                 "a worker has at most {} resources; give some to another worker",
@@ -103,18 +115,53 @@ fn resources<'d>(
             }
         };
         let bookings = match section.take("bookings") {
-            None => common,
-            Some(given) => calendar::of_resource(reader, &given, common)?,
+            None => common.bookings,
+            Some(given) => calendar::of_resource(reader, &given, common.bookings)?,
+        };
+        let driver = match section.take("driver") {
+            None => Arc::default(),
+            Some(given) => {
+                let driver = driver::read(reader, &given, counted)?;
+                devices.take(&driver, &given, &id)?;
+                Arc::new(driver)
+            }
+        };
+        let lock_delay = match section.take("lock_delay") {
+            None => common.lock_delay,
+            Some(given) => {
+                let delay = given.duration(LOCK_DELAY)?;
+                reader.note_text(&given.key, &written(delay), given.origin);
+                delay
+            }
         };
         for name in ids {
             if let Some(other) = seen.insert(name.clone(), id.origin.clone()) {
                 return Err(id.refuse(format!("{name} is also a resource at {other}; give it another id")));
             }
-            let labels = labels.clone();
-            specs.push(ResourceSpec { labels, max_shared, bookings, ..ResourceSpec::bare(name) });
+            let (labels, driver) = (labels.clone(), Arc::clone(&driver));
+            specs.push(ResourceSpec { id: name, labels, max_shared, bookings, driver, lock_delay });
         }
     }
     Ok(specs)
+}
+
+/// The devices of one worker that resources name by their serial, each with the id of its resource.
+#[derive(Debug, Default)]
+struct Devices(HashMap<(u16, String), String>);
+
+impl Devices {
+    /// Takes the device of `driver`, if it names one, for the resource `id`.
+    fn take(&mut self, driver: &Driver, given: &Given<'_>, id: &Given<'_>) -> Result<(), ConfigError> {
+        let DriverKind::Adb(AdbDevice { port, which: AdbWhich::Serial(serial) }) = &driver.kind else { return Ok(()) };
+        let id = id.text()?;
+        match self.0.insert((*port, serial.clone()), id.to_owned()) {
+            None => Ok(()),
+            Some(other) => Err(given.refuse(format!(
+                "{id} and {other} both stand for the device {serial:?} of the adb server at port {port}; \
+                 leave one of them out"
+            ))),
+        }
+    }
 }
 
 /// The ids that one entry stands for: its own, or `count` of them.
@@ -139,7 +186,7 @@ fn ids<'d>(reader: &mut Reader<'d>, id: &Given<'d>, count: Option<Given<'d>>) ->
     Ok(ids)
 }
 
-fn labels<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Labels, ConfigError> {
+pub(super) fn labels<'d>(reader: &mut Reader<'d>, given: &Given<'d>) -> Result<Labels, ConfigError> {
     let table = inner_table(given).map_err(|_| {
         given.refuse("must be a table of keys and texts, such as { platform = \"android\", os = \"15\" }")
     })?;

@@ -22,7 +22,8 @@ pub struct Driver {
     pub health: Option<Hook>,
     /// How long after the end of one check the next begins.
     pub health_interval: Duration,
-    /// Where the hooks run; the node's own working directory when none is named.
+    /// Where the hooks run: the directory of the lab file, unless the driver names one. The node's own working directory
+    /// when there is none.
     pub directory: Option<PathBuf>,
 }
 
