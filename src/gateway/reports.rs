@@ -12,7 +12,7 @@ use super::view::{Seen, View};
 use crate::admission::RequestState;
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
-use crate::model::{Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId};
+use crate::model::{Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId, ResourceId};
 use crate::wire::hello::Hello;
 use crate::wire::report::{Changed, Digest, ResourceReport};
 use crate::wire::requests::WaitingRow;
@@ -126,6 +126,7 @@ impl FrontState {
                     self.reported_gone(name, &request);
                 }
             }
+            Changed::ResourceGone(resource) => self.resource_gone(name, link, number, &resource),
         }
     }
 
@@ -184,6 +185,20 @@ impl FrontState {
         } else {
             self.pump_labels(&labels);
         }
+    }
+
+    /// A resource is there no more, and so nobody has it.
+    fn resource_gone(&mut self, name: &NodeName, link: LinkId, number: u64, resource: &ResourceId) {
+        let Some(worker) = self.heard(name).filter(|worker| worker.link == Some(link)) else { return };
+        let Some(view) = &mut worker.view else { return };
+        if !view.take_gone(number, resource) {
+            return;
+        }
+        let ended = self.table.drop_ended(name, resource, &[], number);
+        self.forget_leases(ended);
+        self.reported(name, number, true);
+        // Somebody's last match may have gone.
+        self.pump_due = true;
     }
 
     /// Takes in one reported lease: routes it, or judges it as the answer of a dispatch, or ends it if nobody is to

@@ -29,6 +29,8 @@ pub struct View {
     /// Those that have waited there and do not any more, by the number of the change: a snapshot that was cut before does
     /// not bring them back. The latest [`DELTAS_QUEUED_MAX`].
     gone: BTreeMap<u64, RequestId>,
+    /// The same for resources.
+    gone_resources: BTreeMap<u64, ResourceId>,
 }
 
 /// A request that waits at the worker.
@@ -220,6 +222,7 @@ impl View {
         self.number = 0;
         self.told.clear();
         self.gone.clear();
+        self.gone_resources.clear();
         self.waiting.values_mut().for_each(|waits| waits.number = 0);
         self.resources.values_mut().for_each(|seen| seen.number = 0);
     }
@@ -233,10 +236,13 @@ impl View {
         reports.len() == self.resources.len() && reports.iter().all(known)
     }
 
-    /// Takes in a whole snapshot. What an answer has shown of a later number stays.
+    /// Takes in a whole snapshot. What an answer has shown of a later number stays, and so do the resources that have come
+    /// or gone after its cut.
     pub fn take_snapshot(&mut self, number: u64, reports: Vec<ResourceReport>, now: RunTime) {
         let mut resources = BTreeMap::new();
-        for report in reports {
+        self.gone_resources = self.gone_resources.split_off(&(number + 1));
+        let gone: HashSet<ResourceId> = self.gone_resources.values().cloned().collect();
+        for report in reports.into_iter().filter(|report| !gone.contains(&report.id)) {
             let id = report.id.clone();
             let seen = match self.resources.remove(&id) {
                 Some(known) if known.number > number => known,
@@ -244,6 +250,8 @@ impl View {
             };
             resources.insert(id, seen);
         }
+        let since = std::mem::take(&mut self.resources).into_iter().filter(|(_, known)| known.number > number);
+        resources.extend(since);
         let free = resources.iter().filter(|(_, seen)| seen.could_take(Mode::Shared));
         self.free = free.map(|(id, _)| id.clone()).collect();
         self.resources = resources;
@@ -255,9 +263,26 @@ impl View {
         let id = report.id.clone();
         let news = self.resources.get(&id).is_none_or(|known| known.number <= number);
         if news {
+            // It may be there again.
+            self.gone_resources.retain(|at, gone| *at > number || *gone != id);
             let seen = self.seen(report, number, now);
             self.resources.insert(id.clone(), seen);
             self.note_room(&id);
+        }
+        self.reached(number);
+        news
+    }
+
+    /// Takes in that a resource is there no more. False when something later is known of it already.
+    pub fn take_gone(&mut self, number: u64, resource: &ResourceId) -> bool {
+        let news = self.resources.get(resource).is_none_or(|known| known.number <= number);
+        if news {
+            self.resources.remove(resource);
+            self.free.remove(resource);
+            self.gone_resources.insert(number, resource.clone());
+            if self.gone_resources.len() > DELTAS_QUEUED_MAX {
+                self.gone_resources.pop_first();
+            }
         }
         self.reached(number);
         news
@@ -380,6 +405,42 @@ mod tests {
             fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
             joined_at: jiff::Timestamp::UNIX_EPOCH,
         }
+    }
+
+    fn report(id: &str) -> ResourceReport {
+        ResourceReport {
+            id: id.parse().unwrap(),
+            labels: Labels::new(),
+            max_shared: 1,
+            fence: Fence(0),
+            grantable: true,
+            drained: false,
+            queue_length: 0,
+            reserved: 0,
+            next_window: None,
+            leases: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_snapshot_brings_no_resource_back_that_has_gone_after_its_cut_and_takes_none_out_that_has_come() {
+        let now = RunTime::default();
+        let mut view = View::default();
+        let there = |view: &View| view.resources().keys().map(ToString::to_string).collect::<Vec<_>>();
+        let older = || vec![report("stays"), report("goes"), report("returns")];
+        view.take_snapshot(4, older(), now);
+        assert!(view.take_gone(5, &"goes".parse().unwrap()));
+        assert!(view.take_gone(6, &"returns".parse().unwrap()));
+        assert!(view.take_delta(7, report("returns"), now));
+        assert!(view.take_delta(8, report("comes"), now));
+        view.take_snapshot(4, older(), now);
+        assert_eq!(there(&view), ["comes", "returns", "stays"]);
+        assert!(!view.take_gone(7, &"comes".parse().unwrap()), "that is older than what is known of it");
+        let all = ["comes", "returns", "stays"].map(report);
+        assert_eq!(view.digest(), all.iter().fold(0, |sum, report| sum ^ digest::of_resource(report)));
+        assert_eq!(view.free().count(), 3);
+        view.take_snapshot(9, vec![report("goes")], now);
+        assert_eq!(there(&view), ["goes"], "a later one says all that there is");
     }
 
     #[test]

@@ -132,6 +132,7 @@ impl Picture {
                 (self.waiting.insert(row.request.clone(), now), now)
             }
             Changed::Settled(SettledRow { request, .. }) | Changed::Gone(request) => (self.waiting.remove(request), 0),
+            Changed::ResourceGone(resource) => (self.resources.remove(resource), 0),
         };
         self.digest ^= former.unwrap_or(0) ^ now;
     }
@@ -202,6 +203,7 @@ mod tests {
             (0..6u8, 0..3u8).prop_map(|(index, resource)| Changed::Waiting(row(index, resource))),
             (0..8u8).prop_map(settled),
             (0..8u8).prop_map(|index| Changed::Gone(id(index))),
+            (0..6u8).prop_map(|index| Changed::ResourceGone(report(index, 0).id)),
         ];
         prop::collection::vec(change, 0..60)
     }
@@ -220,6 +222,7 @@ mod tests {
                     Changed::Settled(SettledRow { request, .. }) | Changed::Gone(request) => {
                         waiting.remove(&request);
                     }
+                    Changed::ResourceGone(resource) => drop(resources.remove(&resource)),
                 }
                 let all: Vec<_> = resources.values().cloned().collect();
                 let rows: Vec<_> = waiting.values().cloned().collect();

@@ -57,10 +57,12 @@ impl fmt::Debug for Batch {
 pub type Reopened = (StoredResource, Option<StoredRequest>);
 
 type LoadDone = Box<dyn FnOnce(Result<Reopened, OpenError>) + Send>;
+type ReadDone = Box<dyn FnOnce(Result<Vec<StoredResource>, OpenError>) + Send>;
 
 pub(super) enum Job {
     Commit(Batch),
     Close { resource: ResourceId, activation: u64, request: Option<RequestId>, done: LoadDone },
+    Read { resources: Vec<ResourceId>, done: ReadDone },
     Forget(Vec<RequestId>),
     Prune(Prune),
 }
@@ -130,6 +132,21 @@ impl Store {
         if let Err(refused) = self.jobs.try_send(job) {
             let (mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) = refused;
             if let Job::Close { done, .. } = job {
+                done(Err(OpenError::Stopped));
+            }
+        }
+    }
+
+    /// Reads the rows of resources that have no actor, behind what is queued. Others wait for that, so it is to be asked for
+    /// few at once.
+    pub fn read(
+        &self,
+        resources: Vec<ResourceId>,
+        done: impl FnOnce(Result<Vec<StoredResource>, OpenError>) + Send + 'static,
+    ) {
+        if let Err(refused) = self.jobs.try_send(Job::Read { resources, done: Box::new(done) }) {
+            let (mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) = refused;
+            if let Job::Read { done, .. } = job {
                 done(Err(OpenError::Stopped));
             }
         }

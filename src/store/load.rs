@@ -115,6 +115,21 @@ pub(super) fn resource(
     Ok((found, stored))
 }
 
+/// Reads one resource, with one look where nothing is stored of it: whatever is of a resource needs its row.
+pub(super) fn resource_if_stored(
+    connection: &Connection,
+    path: &Path,
+    id: ResourceId,
+) -> Result<StoredResource, OpenError> {
+    let table = Reader { connection, path };
+    let mut stored = false;
+    table.each("resource", "SELECT 1 FROM resource WHERE id = ?1", [id.as_str()], |_| {
+        stored = true;
+        Ok(())
+    })?;
+    if stored { Ok(resource(connection, path, &id, None)?.0) } else { Ok(StoredResource::empty(id)) }
+}
+
 /// Reads rows and names the file and the table when one cannot be read.
 struct Reader<'a> {
     connection: &'a Connection,

@@ -88,11 +88,12 @@ impl Writer {
     pub(super) fn run(&mut self, jobs: Vec<Job>) -> Result<(), OpenError> {
         let mut group = Group::default();
         let mut prune = None;
-        let mut afterwards = Vec::new();
+        let (mut afterwards, mut reads) = (Vec::new(), Vec::new());
         for job in jobs {
             match job {
                 Job::Commit(batch) if self.is_closed(&batch) => batch.answer(Err(CommitError::Closed)),
                 Job::Commit(batch) => group.batches.push(batch),
+                Job::Read { resources, done } => reads.push((resources, done)),
                 Job::Forget(requests) => group.forgotten.extend(requests),
                 Job::Prune(latest) => prune = Some(latest),
                 Job::Close { resource, activation, request, done } => {
@@ -113,6 +114,10 @@ impl Writer {
         }
         for (resource, request, done) in afterwards {
             done(load::resource(&self.connection, &self.path, &resource, request.as_ref()));
+        }
+        for (resources, done) in reads {
+            let rows = resources.into_iter().map(|id| load::resource_if_stored(&self.connection, &self.path, id));
+            done(rows.collect());
         }
         // In a transaction of its own, after the answers: nobody is to wait for it or to fail with it.
         let prune = prune.filter(|prune| self.has_old_events(prune));

@@ -6,7 +6,7 @@
 //!   which it is cut, chunks of at most 1 024 records, [`Part::End`] with the counts. It counts only when its end has
 //!   come and the counts are right. It says nothing about changes after `n`.
 //! - **Up** the control stream, after `Hello`, comes one [`Report`] after another:
-//!   - [`Delta`], one change: the whole new report of a resource, or a request of this gateway's that has begun to wait
+//!   - [`Delta`], one change: the whole new report of a resource, or that it is there no more, or a request of this gateway's that has begun to wait
 //!     here or is settled ([`requests`](super::requests)). That a dispatch was granted at once is told
 //!     by the resource alone. The first after a snapshot cut at `n` is `n + 1`. A delta numbered at or below the snapshot's
 //!     is ignored; a gap makes the gateway ask for a new snapshot.
@@ -112,6 +112,8 @@ pub enum Changed {
     /// A request of this gateway's waits here no more, and nothing is remembered of it: an unattended waiter that was
     /// admitted, has left, or did not ask again in time.
     Gone(RequestId),
+    /// A resource is there no more: it is not in the worker's lab file, and nobody holds it.
+    ResourceGone(ResourceId),
 }
 
 /// What the worker's state comes to at one number.

@@ -252,6 +252,7 @@ impl Told {
                 self.settled.insert(row.request.clone(), row);
             }
             Changed::Gone(request) => drop(self.waiting.remove(&request)),
+            Changed::ResourceGone(resource) => drop(self.resources.remove(&resource)),
         }
     }
 

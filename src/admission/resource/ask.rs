@@ -6,6 +6,7 @@ use super::refuse;
 use super::serve::{Turn, turn};
 use super::{Change, Departure, Otherwise, Place, Rejection, Reply, Waiter};
 use crate::admission::{Attendance, Rank, Speaker};
+use crate::limits::STORE_GROUP_MAX;
 use crate::model::{LeftOut, Mode, Proposal, RequestId, Requester, WaitPolicy};
 
 /// Somebody asks. A free resource that is reserved for nobody goes to whoever asks first, but an attended waiter who
@@ -83,6 +84,23 @@ pub(super) fn leave(draft: &mut Draft<'_>, holder: &Requester) -> Reply {
         draft.freed = true;
     }
     Reply::Left(left)
+}
+
+/// Takes out those who wait for a resource that is going, as many as are to be written at once.
+pub(super) fn dismiss(draft: &mut Draft<'_>) -> Reply {
+    let first: Vec<Waiter> = draft.queue(None).take(STORE_GROUP_MAX).cloned().collect();
+    for waiter in first {
+        if waiter.is_attended() {
+            withdraw(draft, &waiter.proposal.request, Rejection::NoMatch);
+        } else {
+            draft.leave(waiter, Departure::Left);
+        }
+    }
+    let reserved: Vec<Requester> = draft.reserved.iter().map(|kept| kept.holder.clone()).collect();
+    for holder in reserved {
+        draft.push(Change::Unreserved { holder });
+    }
+    Reply::Done
 }
 
 /// Refreshes an unattended waiter, if it still stands there.

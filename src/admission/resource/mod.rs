@@ -266,6 +266,9 @@ pub enum Command {
         /// Who.
         holder: Requester,
     },
+    /// The resource is not in the lab file any more: some of those who wait for it by name are taken out, the first ones, and
+    /// what is kept for anybody is given up. To be given until nobody waits.
+    Dismiss,
     /// Somebody has asked about an unattended waiter, which keeps it alive.
     See {
         /// Which.
@@ -404,6 +407,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         Command::Offer { waiter } => ask::offer(&mut draft, &waiter),
         Command::Withdraw { request, why } => ask::withdraw(&mut draft, &request, why),
         Command::Leave { holder } => ask::leave(&mut draft, &holder),
+        Command::Dismiss => ask::dismiss(&mut draft),
         Command::See { request } => ask::see(&mut draft, &request),
         Command::Renew { lease, fence, ttl, allow_shorter, authority } => {
             lease::renew(&mut draft, &lease, fence, ttl, allow_shorter, &authority)

@@ -124,11 +124,13 @@ pub fn withdrawn(proposal: &Proposal, why: Rejection, rules: &WaitingRules) -> R
         }
         Rejection::TakenBack => Refusal::new(Code::Stopping, "the gateway has taken it back; it goes on waiting there"),
         Rejection::Cancelled => Refusal::new(Code::ResourceUnavailable, "it was cancelled; use a new key to ask again"),
-        Rejection::NoWait
-        | Rejection::NoMatch
-        | Rejection::AlreadyLeased
-        | Rejection::LeaseIdTaken
-        | Rejection::WorkerFailed => Refusal::internal("the request could not be carried out"),
+        Rejection::NoMatch => {
+            let message = format!("{} is not in the lab file any more; ask for another", proposal.target);
+            Refusal::new(Code::UnknownResource, message)
+        }
+        Rejection::NoWait | Rejection::AlreadyLeased | Rejection::LeaseIdTaken | Rejection::WorkerFailed => {
+            Refusal::internal("the request could not be carried out")
+        }
     };
     refusal.with("requestId", request.as_str())
 }

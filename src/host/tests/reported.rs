@@ -81,7 +81,7 @@ async fn a_gateways_rows_are_told_right_when_the_actor_of_their_resource_dies() 
     dispatched(&lab, attended).await.unwrap();
     let rows = |changes: Vec<Changed>| {
         let named = |change| match change {
-            Changed::Resource(_) => None,
+            Changed::Resource(_) | Changed::ResourceGone(_) => None,
             Changed::Waiting(row) => Some(("waits", row.request)),
             Changed::Gone(request) => Some(("gone", request)),
             Changed::Settled(row) => Some(("settled", row.request)),

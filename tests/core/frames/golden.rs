@@ -65,6 +65,8 @@ fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
       ‹cd012c a7›outcome‹a9›cancelled
     ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a4›gone
       ‹d928›req_00000000-0000-7000-8000-000000000003
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 ac›resourceGone
+      ‹a9›pixel-8-a
     ‹81 a6›digest‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›digest‹cfffffffffffffffff›
     ‹81 a6›events‹81 a6›events‹91 86 a2›id‹d928›evt_00000000-0000-4000-8000-000000000009‹a3›seq
       ‹cf0000019b76daa801 a2›at‹cf0006474846204000 a5›event‹ad›lease.expired‹a5›owner‹b4›gw:gateway:ci/job-17

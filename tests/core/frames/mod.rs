@@ -236,6 +236,7 @@ fn reports() -> Vec<Report> {
         Changed::Waiting(waiting()),
         Changed::Settled(settled(SettledOutcome::Cancelled)),
         Changed::Gone(sample::request(3)),
+        Changed::ResourceGone(sample::text("pixel-8-a")),
     ];
     let mut reports: Vec<Report> =
         changes.into_iter().map(|change| Report::Delta(Delta { incarnation, number, change })).collect();
