@@ -83,6 +83,12 @@ impl Ledger {
         }
     }
 
+    /// So many active leases and waiting entries a requester may have from now on; what is there stays.
+    pub fn set_requester_max(&mut self, requester_max: usize) {
+        assert!(requester_max > 0, "a requester may have at least one lease");
+        self.requester_max = requester_max;
+    }
+
     /// Checks a request and reserves what it names. `by_name` is the resource that a request of the first door is for:
     /// there an unattended waiter may ask again.
     ///

@@ -24,5 +24,5 @@ pub use ledger::{Admitted, Ledger, Speaker};
 pub use pool::Pool;
 pub use rank::{Joined, Rank};
 pub use requests::{Dropped, Request, RequestState, Requests};
-pub use rules::{CalendarRules, EventRules, LeaseRules, LimitRules, Rules, WaitingRules};
+pub use rules::{CalendarRules, EventRules, LeaseRules, LimitRules, LiveRules, Rules, WaitingRules};
 pub use waiting_room::{Attendance, Waiter, WaitingRoom};

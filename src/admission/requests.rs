@@ -98,6 +98,11 @@ impl<L> Requests<L> {
         }
     }
 
+    /// Settled requests are remembered so long from now on.
+    pub fn set_retention(&mut self, retention: Duration) {
+        self.retention = retention;
+    }
+
     /// Enters an open request; one that failed may come again.
     pub fn open(&mut self, id: RequestId, requester: Requester, key: Option<IdempotencyKey>, created_at: Timestamp) {
         self.stay(&id);

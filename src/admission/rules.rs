@@ -1,5 +1,6 @@
 //! The numbers that the operator sets; one lab file sets them for every node.
 
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::limits;
@@ -20,6 +21,29 @@ pub struct Rules {
     pub limits: LimitRules,
     /// `[exec]`.
     pub exec: ExecRules,
+}
+
+/// The rules of a node as they are now. The lab file may be read anew while it runs; whoever goes by them looks here each
+/// time.
+#[derive(Debug, Default)]
+pub struct LiveRules(RwLock<Arc<Rules>>);
+
+impl LiveRules {
+    /// These, for a start.
+    pub fn new(rules: Rules) -> Self {
+        Self(RwLock::new(Arc::new(rules)))
+    }
+
+    /// As they are now.
+    pub fn now(&self) -> Arc<Rules> {
+        // Nobody who holds the lock can panic.
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on they are these.
+    pub fn set(&self, rules: Arc<Rules>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
 }
 
 /// `[lease]` of the lab file.

@@ -127,7 +127,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: PkiCommand,
     },
-    /// Check the settings
+    /// Check and show the settings, and have them read again
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
@@ -159,8 +159,19 @@ pub struct UpArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Show the effective settings and where each comes from
+    /// Check the lab file, and show the effective settings and where each comes from
     Check(ConfigArgs),
+    /// Show the effective settings of the lab file and where each comes from
+    Show(ConfigArgs),
+    /// Have the nodes of this machine read their lab file again, and show what has changed
+    #[command(after_help = "\
+A file with an error changes nothing. Resources and the numbers of [lease], [waiting_room], [bookings], [holds],
+[events], [limits] and [exec] count at once; a resource that is leased goes after its release. What counts only after
+a restart is named. A node does the same on SIGHUP, and says in its log what came of it.
+
+Example:
+  berth config check --config lab.toml && berth config reload")]
+    Reload,
 }
 
 /// Arguments of `berth config check`.

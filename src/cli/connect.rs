@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::args::Global;
 use super::failure::Misuse;
-use crate::client::discovery::{Directory, DiscoveryError, NodeAddress, state_home};
+use crate::client::discovery::{Directory, DiscoveryError, LiveNode, NodeAddress, state_home};
 use crate::client::{Client, Endpoint, Secret};
 use crate::model::SubName;
 
@@ -61,6 +61,20 @@ impl Connector {
             None => parsed("BERTH_REQUESTER", set("BERTH_REQUESTER")?)?,
         };
         Ok(Self { place, requester })
+    }
+
+    /// A client of one node of each process of this machine that runs nodes, with its name; or of the one node that is
+    /// named.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub(super) async fn processes(&self) -> anyhow::Result<Vec<(String, Client)>> {
+        let Place::Here { directory, wanted: None } = &self.place else {
+            return Ok(vec![("the node".to_owned(), self.client().await?)]);
+        };
+        let nodes = directory.as_ref().ok_or(DiscoveryError::NoStateHome)?.processes().await?;
+        let client = |node: LiveNode| Ok((node.address().to_string(), Client::new(Endpoint::Unix(node.socket))?));
+        nodes.into_iter().map(client).collect()
     }
 
     /// A client of the node.

@@ -8,6 +8,7 @@ mod acquire;
 mod args;
 mod booking_args;
 mod bookings;
+mod config;
 mod connect;
 mod doctor;
 mod events;
@@ -62,7 +63,7 @@ pub trait Operator {
     /// The node could not start, or failed.
     fn up(&self, args: UpArgs) -> anyhow::Result<ExitCode>;
 
-    /// `berth config check`: shows the effective settings and where each came from.
+    /// `berth config check` and `berth config show`: the effective settings and where each came from.
     ///
     /// # Errors
     /// The settings are wrong, or cannot be read.
@@ -110,7 +111,9 @@ fn dispatch(cli: Cli, operator: &dyn Operator, output: &mut Output) -> anyhow::R
     let json = cli.global.json;
     match cli.command {
         Command::Up(args) => operator.up(args),
-        Command::Config { command: ConfigCommand::Check(args) } => operator.check_config(ConfigArgs { json, ..args }),
+        Command::Config { command: ConfigCommand::Check(args) | ConfigCommand::Show(args) } => {
+            operator.check_config(ConfigArgs { json, ..args })
+        }
         Command::Join(args) => operator.join(JoinArgs { json, ..args }),
         Command::Pki { command } => operator.pki(command, json),
         Command::Completions { shell } => {
@@ -166,6 +169,9 @@ async fn answer(
 ) -> anyhow::Result<()> {
     if let Command::Wait(args) = command {
         return wait::ready(&args, connector, output).await;
+    }
+    if let Command::Config { command: ConfigCommand::Reload } = command {
+        return config::reload(connector, output).await;
     }
     let client = connector.client().await?;
     match command {

@@ -4,6 +4,7 @@
 //! removes it when it stops. A file proves nothing: a node counts as live when its socket answers a connect. What
 //! a killed node left behind is removed by whoever finds that its socket refuses.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -208,6 +209,18 @@ impl Directory {
             1 => Ok(candidates.remove(0)),
             _ => Err(DiscoveryError::Several { candidates }),
         }
+    }
+
+    /// One live node of each process of this machine that runs nodes, by name.
+    ///
+    /// # Errors
+    /// There is none, or the directory cannot be read.
+    pub async fn processes(&self) -> Result<Vec<LiveNode>, DiscoveryError> {
+        let unreadable = |source| DiscoveryError::Unreadable { directory: self.0.clone(), source };
+        let mut seen = HashSet::new();
+        let mut live = self.live().await.map_err(unreadable)?;
+        live.retain(|node| seen.insert(node.pid));
+        if live.is_empty() { Err(DiscoveryError::NoneLive) } else { Ok(live) }
     }
 
     fn entries(&self) -> io::Result<Vec<Entry>> {

@@ -7,6 +7,7 @@
 
 mod calendar;
 mod calls;
+mod config;
 pub mod discovery;
 mod endpoint;
 mod error;

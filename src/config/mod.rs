@@ -9,6 +9,7 @@
 mod argv;
 mod calendar;
 mod check;
+mod diff;
 mod driver;
 mod error;
 mod exec;
@@ -23,6 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use diff::Differences;
 pub use error::{ConfigError, Origin};
 pub use load::{Source, environment};
 pub use reader::default_state_dir;

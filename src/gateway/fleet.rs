@@ -319,6 +319,11 @@ impl Fleet {
         again
     }
 
+    /// The rank of whoever comes from now on grows by one in each such span.
+    pub fn set_aging(&mut self, aging: Option<Duration>) {
+        self.aging = aging;
+    }
+
     /// A worker is here anew: what it refused before is asked of it again.
     pub fn reconnected(&mut self, worker: &NodeName) {
         for id in self.skipping.remove(worker).into_iter().flatten() {

@@ -328,6 +328,11 @@ impl Actor for Front {
                 state.answered(&worker, incarnation, id, outcome);
             }
             FrontMessage::Events { worker, page, taken } => state.relayed(worker, page, taken),
+            FrontMessage::Reload(rules, reply) => {
+                state.reload(*rules);
+                // A caller that has gone needs no answer.
+                let _ = reply.send(());
+            }
             FrontMessage::Stop => state.stop_admitting(),
             FrontMessage::Enrolled(worker) => state.enrolled(&worker).await?,
             FrontMessage::Drained { worker, drained } => state.drained(&worker, drained),

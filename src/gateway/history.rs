@@ -57,6 +57,11 @@ impl History {
         self.incarnation
     }
 
+    /// What is kept from now on.
+    pub(super) fn set_rules(&mut self, rules: EventRules) {
+        self.rules = rules;
+    }
+
     /// How far each worker's log is stored.
     pub(super) fn relays(&self) -> Relays {
         self.relays.clone()

@@ -15,6 +15,7 @@ use super::roster::Enrolled;
 use super::session::{CallId, LinkId, Outcome, SessionMessage};
 use super::view::Seen;
 use super::waiting::RequestNow;
+use crate::admission::Rules;
 use crate::clock::RunTime;
 use crate::model::{
     Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, Requester,
@@ -277,6 +278,8 @@ pub enum FrontMessage {
     },
     /// A peer was not let in.
     Rejected(Rejection),
+    /// The lab file has been read anew: these numbers count from now on.
+    Reload(Box<Rules>, RpcReplyPort<()>),
     /// Take no more requests; leases are renewed and released as before.
     Stop,
     /// From a session: a link is up.

@@ -28,6 +28,7 @@ mod read;
 pub mod registrar;
 pub mod rejections;
 pub mod relayed;
+pub mod reload;
 mod reports;
 mod resyncs;
 pub mod returning;

@@ -26,6 +26,7 @@ use super::message::{
 };
 use super::monitor::Monitor;
 use super::open::{OpenRequest, Parked};
+use super::reload::Reload;
 use super::reporter::Reporter;
 #[cfg(test)]
 use super::resource::ResourceMessage;
@@ -35,7 +36,7 @@ use super::schedule::Schedule;
 #[cfg(test)]
 use super::tick::RESIDENCY;
 use crate::admission::resource::{Command, Rejection, unknown_lease};
-use crate::admission::{Ledger, Pool, Requests, Rules, Speaker, Waiter};
+use crate::admission::{Ledger, LiveRules, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, RunTime};
 use crate::model::{
     Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
@@ -58,7 +59,7 @@ pub struct DeskArguments {
     /// Where the time comes from.
     pub clock: Clock,
     /// The operator's numbers.
-    pub rules: Arc<Rules>,
+    pub live_rules: Arc<LiveRules>,
     /// What the last run left.
     pub restarted: Restarted,
     /// Looks for what must not be.
@@ -72,6 +73,10 @@ pub struct DeskState {
     pub(super) store: Store,
     pub(super) clock: Clock,
     pub(super) rules: Arc<Rules>,
+    /// The same for those who ask the desk nothing.
+    pub(super) live_rules: Arc<LiveRules>,
+    /// The lab file that is being taken up.
+    pub(super) reload: Option<Reload>,
     pub(super) incarnation: u64,
     pub(super) ledger: Ledger,
     pub(super) requests: Requests<FirstGrant>,
@@ -196,6 +201,8 @@ pub(super) enum OpKind {
         admits: bool,
     },
     Wake,
+    /// Those who wait for one that is going.
+    Dismiss,
     /// With up to when the resource had been told of the edges of its windows before.
     Edge {
         since: Timestamp,
@@ -252,7 +259,9 @@ impl Actor for Desk {
             myself,
             store: arguments.store,
             clock: arguments.clock,
-            rules: arguments.rules,
+            rules: arguments.live_rules.now(),
+            live_rules: arguments.live_rules,
+            reload: None,
             incarnation,
             ledger,
             requests,
@@ -334,6 +343,8 @@ impl Actor for Desk {
             DeskMessage::Checked(found) => state.checked(found),
             DeskMessage::Complaints(reply) => drop(reply.send(state.monitor.complaints())),
             DeskMessage::Settled(settled) => state.settled(*settled),
+            DeskMessage::Reload { resources, rules, reply } => state.reload(resources, *rules, reply),
+            DeskMessage::Fetched(rows) => state.fetched(rows),
             DeskMessage::Noted(op, outcome) => state.noted(op, outcome),
             // A database that cannot be read leaves nothing to go on with: the process starts again from it.
             DeskMessage::Reopened(resource, rows) => state.reopened(resource, (*rows)?),

@@ -22,6 +22,8 @@ pub(super) struct Directory {
     actors: HashMap<ActorId, ResourceId>,
     /// Waiters of all resources.
     waiters: usize,
+    /// As many activations as any resource had that has gone: what the store has closed of it stays closed.
+    activations: u64,
 }
 
 /// One resource.
@@ -84,7 +86,19 @@ pub(super) enum Choice {
 }
 
 impl Directory {
-    /// Adds a resource at start.
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes a resource out that nobody holds or waits for, and that has no actor.
+    pub(super) fn remove(&mut self, id: &ResourceId) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.activations = self.activations.max(entry.activation);
+        Some(entry)
+    }
+
+    /// Adds a resource.
     pub(super) fn add(&mut self, spec: ResourceSpec, grantable: bool, state: ResourceState, now: Timestamp) {
         for held in &state.held {
             self.leases.insert(held.lease.id.clone(), spec.id.clone());
@@ -95,7 +109,7 @@ impl Directory {
             grantable,
             state,
             life: Life::Idle,
-            activation: 0,
+            activation: self.activations,
             out: None,
             waiting: VecDeque::new(),
             promised: Vec::new(),

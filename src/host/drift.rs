@@ -50,6 +50,11 @@ impl Drift {
         self.waiting.extend(resources);
     }
 
+    /// It is there no more.
+    pub(super) fn forget(&mut self, resource: &ResourceId) {
+        self.waiting.remove(resource);
+    }
+
     /// The next group; none while one is out. Each of them is to be [settled](Self::settled).
     pub(super) fn next_group(&mut self, now: RunTime) -> Vec<ResourceId> {
         if self.out > 0 || now < self.not_before {

@@ -94,6 +94,19 @@ impl GatewayLink {
         }
     }
 
+    /// Leases that came through the gateway outlive their deadlines so long from now on.
+    pub(super) fn set_grace(&mut self, grace: Duration) {
+        if let Some(gateway) = &mut Arc::make_mut(&mut self.node).gateway {
+            gateway.grace = grace;
+        }
+    }
+
+    /// A resource is there no more.
+    pub(super) fn forget(&mut self, resource: &ResourceId) {
+        self.unheard.set(resource, None);
+        self.overdue.remove(resource);
+    }
+
     /// Takes in what the uplink says. Answers with the resources whose leases may end at another time now, and whether the
     /// gateway has come or gone.
     fn take(&mut self, said: LinkNow, now: RunTime) -> (Vec<ResourceId>, bool) {

@@ -7,15 +7,15 @@ use ractor::RpcReplyPort;
 
 pub use super::gateway_link::LinkNow;
 use super::reporter::Subscription;
-use crate::admission::Request;
 use crate::admission::resource::{Change, Held, Reply};
 use crate::admission::ticket::Stub;
+use crate::admission::{Request, Rules};
 use crate::clock::RunTime;
 use crate::model::{
     Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, Priority, Refusal,
-    RequestId, Requester, ResourceAddress, ResourceId, Selector, WaitingFor,
+    RequestId, Requester, ResourceAddress, ResourceId, ResourceSpec, Selector, WaitingFor,
 };
-use crate::store::{CommitError, OpenError, ReadError, Reopened, Violation};
+use crate::store::{CommitError, OpenError, ReadError, Reopened, StoredResource, Violation};
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
 use crate::wire::report::ResourceReport;
 
@@ -199,6 +199,17 @@ pub struct Findings {
     pub holds_paused: bool,
 }
 
+/// What another lab file has come to on a node, each list in the order of the file or of the names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Resources that it has from now on, or again.
+    pub added: Vec<ResourceId>,
+    /// Those with other settings.
+    pub changed: Vec<ResourceId>,
+    /// Those that it has no more, or not when what holds them is over.
+    pub gone: Vec<ResourceId>,
+}
+
 /// The desk's protocol.
 #[derive(Debug)]
 pub enum DeskMessage {
@@ -304,6 +315,15 @@ pub enum DeskMessage {
     /// Take the whole worker out, or bring it back. Answered with which of the two once it is durable, and once nothing
     /// that was decided before can grant any more.
     DrainWorker(bool, RpcReplyPort<Said<bool>>),
+    /// The lab file has been read anew. All of it counts from one moment on, or nothing of it.
+    Reload {
+        /// Its resources.
+        resources: Vec<ResourceSpec>,
+        /// Its numbers.
+        rules: Box<Rules>,
+        /// What that came to.
+        reply: RpcReplyPort<Result<Reloaded, Refusal>>,
+    },
     /// Ask the database now for what must not be.
     Check(RpcReplyPort<Result<Findings, Refusal>>),
     /// What makes the node unfit to be called ready, in words.
@@ -333,6 +353,9 @@ pub enum DeskMessage {
     /// From a resource: a command is done.
     #[doc(hidden)]
     Settled(Box<Settled>),
+    /// From the store: the rows of resources that have come with the lab file.
+    #[doc(hidden)]
+    Fetched(Result<Vec<StoredResource>, OpenError>),
     /// From the store: a batch of the desk's own is done.
     #[doc(hidden)]
     Noted(OpId, Result<(), CommitError>),

@@ -20,6 +20,7 @@ mod open;
 mod pump;
 mod read;
 mod relay;
+mod reload;
 mod reopen;
 mod reported;
 mod reporter;
@@ -44,10 +45,10 @@ use self::desk::{Desk, DeskArguments};
 use self::message::DeskMessage;
 use self::monitor::Monitor;
 use self::restart::Restoring;
-use crate::admission::Rules;
 use crate::admission::resource::Change;
 use crate::admission::schedule;
 use crate::admission::ticket::TicketKey;
+use crate::admission::{LiveRules, Rules};
 use crate::clock::{Clock, Now};
 use crate::limits::STORE_GROUP_MAX;
 use crate::model::{Event, EventKind, NodeName, ResourceId, ResourceSpec};
@@ -94,6 +95,8 @@ pub enum HostError {
 pub struct Host {
     /// Through which everything goes.
     pub desk: ActorRef<DeskMessage>,
+    /// The operator's numbers as they are now.
+    pub rules: Arc<LiveRules>,
     /// What happened on this node.
     pub events: EventLog,
     /// Signs the places in line that are given out.
@@ -125,9 +128,11 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     commit_at_start(&store, (None, Vec::new(), vec![started]), now).await.map_err(HostError::Expire)?;
     let tickets = Arc::new(tickets);
     let restarted = restoring.finish(&rules, Arc::clone(&tickets), now);
-    let arguments = DeskArguments { name, store, clock, rules: Arc::new(rules), restarted, monitor };
+    let rules = Arc::new(LiveRules::new(rules));
+    let live_rules = Arc::clone(&rules);
+    let arguments = DeskArguments { name, store, clock, live_rules, restarted, monitor };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
-    Ok(Host { desk, events, tickets, incarnation, desk_task, store_end })
+    Ok(Host { desk, rules, events, tickets, incarnation, desk_task, store_end })
 }
 
 /// Queues a batch at once; the future is its outcome.

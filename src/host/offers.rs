@@ -212,7 +212,7 @@ impl DeskState {
     }
 
     /// Lets everything go on that has room and somebody who waits for it.
-    fn serve_all(&mut self) {
+    pub(super) fn serve_all(&mut self) {
         let pool = !self.pool.is_empty();
         let waited_for = |entry: &&Entry| pool || entry.admission_left || !entry.state.queue.is_empty();
         // Whatever is under way on it may have been decided before.

@@ -111,7 +111,7 @@ impl DeskState {
     }
 
     /// Sets when the request is to be looked at next.
-    fn attend(&mut self, id: &RequestId) {
+    pub(super) fn attend(&mut self, id: &RequestId) {
         let ttl = self.rules.waiting.waiter_ttl;
         let at =
             self.open.get(id).map(|open| open.give_up_at.map_or(open.asked_at + ttl, |at| at.min(open.asked_at + ttl)));

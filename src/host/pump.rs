@@ -46,7 +46,8 @@ impl DeskState {
         if entry.out.is_some() || matches!(entry.life, Life::Reopening) {
             return;
         }
-        if let Some((kind, command)) = self.hand_over_next(resource) {
+        let next = self.dismissal(resource).or_else(|| self.hand_over_next(resource));
+        if let Some((kind, command)) = next {
             let op = self.next_op();
             if let Some(entry) = self.directory.get_mut(resource) {
                 entry.promised.extend(mode_of(&kind));
@@ -58,13 +59,14 @@ impl DeskState {
             self.answer_parked(parked, None);
         }
         if let Some((op, command)) = self.directory.get_mut(resource).and_then(|entry| entry.waiting.pop_front()) {
-            self.carry_out(resource, op, command).await;
+            return self.carry_out(resource, op, command).await;
         }
+        self.let_go(resource);
     }
 
     /// The command for those who wait, if it is somebody's turn.
     fn hand_over_next(&mut self, resource: &ResourceId) -> Option<(OpKind, Command)> {
-        if self.directory.get(resource)?.paused {
+        if self.directory.get(resource).is_none_or(|entry| entry.paused || !entry.grantable) {
             return None;
         }
         if let Some(waiter) = self.first_for(resource) {

@@ -252,7 +252,8 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
             let done = calendar::outcome(&op.command, &before.calendar, &state.calendar);
             done.map_or_else(not_done, Reply::Calendar)
         }
-        OpKind::Wake => Reply::Done,
+        // Whoever waits still is dismissed next.
+        OpKind::Wake | OpKind::Dismiss => Reply::Done,
         // The same of an edge.
         OpKind::Edge { .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Edge { .. } => Reply::Done,
@@ -265,6 +266,7 @@ fn reason_of(refusal: &Refusal) -> Rejection {
         crate::model::Code::QueueTimeout => Rejection::Timeout,
         crate::model::Code::NoCapacity => Rejection::Abandoned,
         crate::model::Code::Stopping => Rejection::TakenBack,
+        crate::model::Code::UnknownResource => Rejection::NoMatch,
         _ => Rejection::WorkerFailed,
     }
 }

@@ -88,6 +88,11 @@ impl DeskState {
         self.reporter.changed(|| Changed::Resource(report(entry, now)));
     }
 
+    /// A resource is there no more.
+    pub(super) fn report_gone(&mut self, resource: &ResourceId) {
+        self.reporter.changed(|| Changed::ResourceGone(resource.clone()));
+    }
+
     /// A row of a waiting room is there, or is there no more.
     pub(super) fn report_row(&mut self, row: Row) {
         match row {

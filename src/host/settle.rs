@@ -226,6 +226,12 @@ impl DeskState {
                 reply => self.say(caller, Err(self.refusal_of_lease(&named.id, &authority, reply))),
             },
             OpKind::Calendar(op) => self.calendar_settled(*op, reply),
+            OpKind::Dismiss => {
+                if let Reply::Refused(refusal) = reply {
+                    tracing::warn!(%resource, %refusal, "those who wait for what is going stay for now");
+                    self.pause(&resource);
+                }
+            }
             OpKind::Wake => self.woken(&resource, None, reply),
             OpKind::Edge { since } => self.woken(&resource, Some(since), reply),
             OpKind::Rewrite => {

@@ -22,7 +22,7 @@ pub(super) async fn acquire(
     Stated(headers): Stated,
     Body(body): Body<AcquireBody>,
 ) -> Answer {
-    let ask = body.into_ask(resource, &caller, headers, &front.app.rules)?;
+    let ask = body.into_ask(resource, &caller, headers, &front.app.rules.now().lease)?;
     let acquired = front.app.coordinator.acquire(&caller, ask).await?;
     let status = match acquired {
         Acquired::Active { .. } => StatusCode::CREATED,
@@ -52,7 +52,7 @@ pub(super) async fn renew(
     Id(id): Id<LeaseId>,
     OptionalBody(body): OptionalBody<RenewBody>,
 ) -> Answer {
-    let ask = body.into_ask(&front.app.rules)?;
+    let ask = body.into_ask(&front.app.rules.now().lease)?;
     Ok(ok(&front.app.coordinator.renew(&caller, &id, ask).await?))
 }
 

@@ -14,6 +14,7 @@ mod answer;
 mod bind;
 mod body;
 mod bookings;
+mod config;
 mod door;
 mod events;
 mod headers;
@@ -39,9 +40,10 @@ use std::sync::Arc;
 pub use bind::BindError;
 pub use server::Server;
 
-use crate::admission::LeaseRules;
+use crate::admission::LiveRules;
 use crate::clock::Clock;
 use crate::service::Coordinator;
+use crate::service::reload::Reloads;
 use crate::trust::Tokens;
 
 /// What the door stands in front of.
@@ -51,8 +53,10 @@ pub struct App {
     pub coordinator: Arc<dyn Coordinator>,
     /// Who may come in.
     pub tokens: Arc<Tokens>,
-    /// The bounds of what may be asked.
-    pub rules: LeaseRules,
+    /// The bounds of what may be asked, as they are now.
+    pub rules: Arc<LiveRules>,
+    /// Reads the lab file again.
+    pub reloads: Arc<dyn Reloads>,
     /// The time that tokens are made and revoked at.
     pub clock: Clock,
 }

@@ -29,7 +29,7 @@ pub(super) async fn ask(
     Body(body): Body<RequestBody>,
 ) -> Answer {
     let bound = if body.no_wait { limits::NO_WAIT_ANSWER_BOUND } else { limits::REQUEST_ANSWER_BOUND };
-    let ask = body.into_ask(&caller, headers, &front.app.rules)?;
+    let ask = body.into_ask(&caller, headers, &front.app.rules.now().lease)?;
     let request = front.app.coordinator.request(&caller, ask, bound).await?;
     if request.state == RequestState::Failed {
         return Err(request.error.unwrap_or_else(|| Refusal::internal("the request failed")).into());

@@ -15,8 +15,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::answer::Problem;
 use super::{
-    App, bookings, door, events, holds, lease_events, leases, node, query, request_events, requests, resources, tokens,
-    waiting_room, workers,
+    App, bookings, config, door, events, holds, lease_events, leases, node, query, request_events, requests, resources,
+    tokens, waiting_room, workers,
 };
 use crate::model::{Code, Refusal};
 
@@ -74,6 +74,7 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/workers/{id}", delete(workers::remove))
         .route("/v1/workers/{id}/drain", post(workers::drain).delete(workers::undrain))
         .route("/v1/workers/{id}/invitation", post(workers::invite))
+        .route("/v1/config/reload", post(config::reload))
         .route("/v1/status", get(node::status))
         .route("/v1/doctor", get(node::doctor))
         .route("/v1/healthz", get(node::healthz))

@@ -2,15 +2,17 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Running, Surroundings, start, stop};
+use super::{Reloader, Running, Surroundings, start_reloadable, stop};
 use crate::cli::{ConfigArgs, JoinArgs, Operator, PkiCommand, UpArgs};
 use crate::config::{Effective, Lab, Source, environment};
 use crate::model::{Code, NodeRole, Refusal};
+use crate::service::reload::Reloads;
 use crate::telemetry;
 
 /// The commands that run a node rather than ask one.
@@ -20,7 +22,9 @@ pub struct Commands;
 impl Operator for Commands {
     fn up(&self, args: UpArgs) -> anyhow::Result<ExitCode> {
         telemetry::start().map_err(|why| Refusal::new(Code::BadRequest, why))?;
-        let lab = load(args.config)?.lab;
+        let source = source(args.config);
+        let effective = load(source.clone())?;
+        let reloader = Arc::new(Reloader::of(source, &effective));
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // One core is left for the store's writer: on two cores one thread is faster than two.
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -28,7 +32,7 @@ impl Operator for Commands {
             .enable_all()
             .build()
             .context("the runtime could not be started")?;
-        let ended = runtime.block_on(run(&lab, args.node.as_ref()));
+        let ended = runtime.block_on(run(&effective.lab, args.node.as_ref(), reloader));
         // A disk that hangs must not keep the process; what is durable is the truth.
         runtime.shutdown_background();
         ended
@@ -43,7 +47,7 @@ impl Operator for Commands {
     }
 
     fn check_config(&self, args: ConfigArgs) -> anyhow::Result<ExitCode> {
-        let effective = load(args.config)?;
+        let effective = load(source(args.config))?;
         if args.json {
             let values: Vec<_> = (effective.values.iter())
                 .map(|value| {
@@ -66,8 +70,11 @@ pub(super) fn say(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn load(config: Option<std::path::PathBuf>) -> anyhow::Result<Effective> {
-    let source = config.map_or(Source::Embedded, Source::File);
+fn source(config: Option<std::path::PathBuf>) -> Source {
+    config.map_or(Source::Embedded, Source::File)
+}
+
+fn load(source: Source) -> anyhow::Result<Effective> {
     Effective::load(source, environment()).map_err(|error| bad(&error).into())
 }
 
@@ -85,16 +92,18 @@ fn chain(error: &dyn std::error::Error) -> String {
     })
 }
 
-async fn run(lab: &Lab, only: Option<&crate::model::NodeName>) -> anyhow::Result<ExitCode> {
+async fn run(lab: &Lab, only: Option<&crate::model::NodeName>, reloader: Arc<Reloader>) -> anyhow::Result<ExitCode> {
     // Before a port opens, so that a stop in the middle of the start is not lost.
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let mut running = match start(lab, only, &Surroundings::default()).await {
+    let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    let mut running = match start_reloadable(lab, only, &Surroundings::default(), &reloader).await {
         Ok(running) => running,
         Err(error) if error.is_configuration() => return Err(bad(&error).into()),
         Err(error) => return Err(error.into()),
     };
     say(&greeting(lab, &running));
+    let reloading = tokio::spawn(reload_on(hangup, reloader));
     let ended = {
         let ready = announce_ready(&running);
         let ends = running_ends(&mut running);
@@ -112,6 +121,7 @@ async fn run(lab: &Lab, only: Option<&crate::model::NodeName>) -> anyhow::Result
             }
         }
     };
+    reloading.abort();
     match ended {
         None => {
             tracing::info!("stopping; a second signal ends it at once");
@@ -126,6 +136,14 @@ async fn run(lab: &Lab, only: Option<&crate::model::NodeName>) -> anyhow::Result
             tracing::error!("{}", chain(&ended));
             Err(ended.into())
         }
+    }
+}
+
+/// Reads the lab file again whenever a signal says so. Those that come meanwhile are one.
+async fn reload_on(mut hangup: Signal, reloader: Arc<Reloader>) {
+    while hangup.recv().await.is_some() {
+        // It says itself what has changed, or why nothing has.
+        let _ = reloader.reload().await;
     }
 }
 

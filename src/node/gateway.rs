@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 
 use super::running::{Core, Link, first, registered};
 use super::worker::dialled;
-use super::{Ended, Prepared, Running, StartError, Surroundings};
+use super::{Ended, Prepared, Reloader, Running, StartError, Surroundings};
+use crate::admission::LiveRules;
 use crate::admission::ticket::TicketKey;
 use crate::config::Lab;
 use crate::gateway::calendar::pause::PauseFile;
@@ -23,7 +24,12 @@ use crate::service::{Coordinator, GatewayService};
 use crate::store::{Journal, OpenedJournal};
 use crate::trust::RosterFile;
 
-pub(super) async fn start(lab: &Lab, mut node: Prepared, around: &Surroundings) -> Result<Running, StartError> {
+pub(super) async fn start(
+    lab: &Lab,
+    mut node: Prepared,
+    around: &Surroundings,
+    reloader: &Arc<Reloader>,
+) -> Result<Running, StartError> {
     let config = lab.gateway.as_ref().expect("a gateway is prepared only where the lab file has one");
     let history = node.directory.join("events.db");
     let OpenedJournal { journal, events, relays, past, end } = Journal::open(&history, around.clock.now())
@@ -62,10 +68,12 @@ pub(super) async fn start(lab: &Lab, mut node: Prepared, around: &Surroundings) 
     let clock = around.clock.clone();
     let service = GatewayService::new(front.clone(), events, node.name.clone(), clock, holds, tickets, registrar);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
+    let rules = Arc::new(LiveRules::new(lab.rules.clone()));
     let app = App {
         coordinator: Arc::clone(&coordinator),
         tokens: Arc::clone(&node.tokens),
-        rules: lab.rules.lease.clone(),
+        rules: Arc::clone(&rules),
+        reloads: reloader.clone(),
         clock: around.clock.clone(),
     };
     let socket = node.directory.join("berth.sock");
@@ -83,6 +91,7 @@ pub(super) async fn start(lab: &Lab, mut node: Prepared, around: &Surroundings) 
         api: server.local_addr(),
         coordinator,
         resources: 0,
+        rules,
         server: Some(server),
         link: Some(Link::Gateway { listener, welcoming }),
         core: Core::Front(front),

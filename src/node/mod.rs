@@ -9,13 +9,17 @@ mod gateway;
 mod joining;
 mod pki;
 mod prepare;
+mod reload;
 mod running;
 mod worker;
 
 pub use command::Commands;
 pub use error::StartError;
 pub use prepare::Prepared;
+pub use reload::Reloader;
 pub use running::{Ended, Running};
+
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 
@@ -45,18 +49,35 @@ impl Default for Surroundings {
 /// # Errors
 /// When something that the lab file says cannot be had; then nothing is left running.
 pub async fn start(lab: &Lab, only: Option<&NodeName>, around: &Surroundings) -> Result<Vec<Running>, StartError> {
+    start_reloadable(lab, only, around, &Arc::new(Reloader::without_file())).await
+}
+
+/// The same for nodes whose lab file can be read again while they run.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_reloadable(
+    lab: &Lab,
+    only: Option<&NodeName>,
+    around: &Surroundings,
+    reloader: &Arc<Reloader>,
+) -> Result<Vec<Running>, StartError> {
+    let _held = reloader.hold().await;
     let prepared = Prepared::of(lab, only, around.clock.now().wall)?;
     let mut running: Vec<Running> = Vec::new();
     for node in prepared {
         let started = match node.role {
-            NodeRole::Gateway => gateway::start(lab, node, around).await,
+            NodeRole::Gateway => gateway::start(lab, node, around, reloader).await,
             NodeRole::Worker => {
                 let link = running.iter().find_map(Running::link_address);
-                worker::start(lab, node, link, around).await
+                worker::start(lab, node, link, around, reloader).await
             }
         };
         match started {
-            Ok(node) => running.push(node),
+            Ok(node) => {
+                reloader.add(&node);
+                running.push(node);
+            }
             Err(error) => {
                 stop(running).await;
                 return Err(error);

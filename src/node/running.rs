@@ -10,6 +10,7 @@ use ractor::ActorRef;
 use tokio::task::JoinHandle;
 
 use super::Prepared;
+use crate::admission::LiveRules;
 use crate::client::discovery::{LiveNode, Registration, register};
 use crate::config::Lab;
 use crate::gateway::message::FrontMessage;
@@ -36,6 +37,8 @@ pub struct Running {
     pub coordinator: Arc<dyn Coordinator>,
     /// How many resources its lab file gives it.
     pub resources: usize,
+    /// The operator's numbers as they are now.
+    pub(super) rules: Arc<LiveRules>,
     pub(super) server: Option<Server>,
     pub(super) link: Option<Link>,
     pub(super) core: Core,
@@ -53,6 +56,7 @@ pub(super) enum Link {
 }
 
 /// The actor through which everything on a node goes.
+#[derive(Clone)]
 pub(super) enum Core {
     Desk(ActorRef<DeskMessage>),
     Front(ActorRef<FrontMessage>),

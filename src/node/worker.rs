@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use uuid::Uuid;
 
 use super::running::{Core, Link, first, registered};
-use super::{Ended, Prepared, Running, StartError, Surroundings};
+use super::{Ended, Prepared, Reloader, Running, StartError, Surroundings};
 use crate::admission::ticket::TicketKey;
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
 use crate::host::uplink::{Standings, Uplink};
@@ -22,6 +22,7 @@ pub(super) async fn start(
     node: Prepared,
     link: Option<SocketAddr>,
     around: &Surroundings,
+    reloader: &Arc<Reloader>,
 ) -> Result<Running, StartError> {
     let config: &WorkerConfig = (lab.workers.iter().find(|worker| worker.name == node.name))
         .expect("a worker is prepared only where the lab file has it");
@@ -35,7 +36,7 @@ pub(super) async fn start(
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };
-    let Host { desk, events, tickets, incarnation, desk_task, store_end } =
+    let Host { desk, rules, events, tickets, incarnation, desk_task, store_end } =
         host::start(arguments).await.map_err(failed)?;
     let gateway = lab.gateway.as_ref().map(|gateway| (gateway, dialled(gateway, link)));
     let (standings, standing) = gateway
@@ -49,7 +50,8 @@ pub(super) async fn start(
     let app = App {
         coordinator: Arc::clone(&coordinator),
         tokens: Arc::clone(&node.tokens),
-        rules: lab.rules.lease.clone(),
+        rules: Arc::clone(&rules),
+        reloads: reloader.clone(),
         clock: around.clock.clone(),
     };
     let socket = node.directory.join("berth.sock");
@@ -71,7 +73,7 @@ pub(super) async fn start(
                     events,
                     incarnation,
                     clock: around.clock.clone(),
-                    max_ttl: lab.rules.lease.max_ttl,
+                    rules: Arc::clone(&rules),
                     tickets: tickets_of_link,
                     standings,
                 };
@@ -92,6 +94,7 @@ pub(super) async fn start(
         api: server.local_addr(),
         coordinator,
         resources: config.resources.len(),
+        rules,
         server: Some(server),
         link: Some(link),
         core: Core::Desk(desk),

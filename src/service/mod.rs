@@ -11,6 +11,7 @@ pub mod calendar;
 mod gateway;
 mod host;
 mod log;
+pub mod reload;
 pub mod views;
 pub mod workers;
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use berth::admission::ticket::TicketKey;
+use berth::admission::{LeaseRules, LiveRules, Rules};
 use berth::host::Subscription;
 use berth::host::message::{DeskMessage, Said};
 use berth::host::uplink::{Standings, Uplink};
@@ -83,7 +84,7 @@ impl Pretender {
             events,
             incarnation: u64::MAX,
             clock: lab.clock.clone(),
-            max_ttl: std::time::Duration::from_secs(60),
+            rules: up_to(std::time::Duration::from_secs(60)),
             tickets: Arc::new(TicketKey::new(&[7; 32])),
             standings,
         };
@@ -151,4 +152,10 @@ impl Actor for Desk {
         }
         Ok(())
     }
+}
+
+/// The rules of a worker that grants leases up to so long.
+pub fn up_to(max_ttl: std::time::Duration) -> Arc<LiveRules> {
+    let lease = LeaseRules { max_ttl, ..LeaseRules::default() };
+    Arc::new(LiveRules::new(Rules { lease, ..Rules::default() }))
 }

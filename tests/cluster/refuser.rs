@@ -161,7 +161,7 @@ impl Refuser {
             desk: desk.clone(),
             incarnation: u64::MAX,
             clock: lab.clock.clone(),
-            max_ttl: std::time::Duration::from_secs(24 * 3600),
+            rules: crate::pretender::up_to(std::time::Duration::from_secs(24 * 3600)),
             events,
             tickets: Arc::new(TicketKey::new(&[7; 32])),
             standings,

@@ -76,8 +76,9 @@ impl Uplink {
 
     pub(super) fn bounded(&self, ttl_ms: u64) -> Result<Duration, Refusal> {
         let ttl = Ttl::try_from(ttl_ms).map_err(|error| Refusal::bad_field("ttlMs", error))?.duration();
-        if ttl > self.max_ttl {
-            let most = self.max_ttl.as_millis();
+        let longest = self.rules.now().lease.max_ttl;
+        if ttl > longest {
+            let most = longest.as_millis();
             return Err(Refusal::bad_field("ttlMs", format!("at most {most} on this worker (lease.max_ttl)")));
         }
         Ok(ttl)

@@ -24,6 +24,7 @@ pub use self::standing::{Linked, Standing, Standings};
 use super::Subscription;
 use super::message::{DeskMessage, LinkNow, Said};
 use super::relay::Relay;
+use crate::admission::LiveRules;
 use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
 use crate::link::dial::{Dialer, Streams, WorkerLink};
@@ -59,8 +60,8 @@ pub struct Uplink {
     pub incarnation: u64,
     /// Where the time comes from.
     pub clock: Clock,
-    /// The widest lease that this worker grants.
-    pub max_ttl: Duration,
+    /// The operator's numbers as they are now.
+    pub rules: Arc<LiveRules>,
     /// Signs the places in line that are given out.
     pub tickets: Arc<TicketKey>,
     /// Where it says how it stands with the gateway.

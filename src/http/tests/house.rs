@@ -15,8 +15,8 @@ use tower::ServiceExt;
 
 use super::super::router::{Front, router};
 use super::super::{App, door::Peer};
+use super::config::OneMore;
 use super::fake::Fake;
-use crate::admission::LeaseRules;
 use crate::clock::Clock;
 use crate::model::{Code, Role};
 use crate::service::Coordinator;
@@ -84,7 +84,13 @@ impl House {
         let admin = admin_token(dir.path()).unwrap().expose().to_owned();
         let fake = Arc::new(fake);
         let coordinator: Arc<dyn Coordinator> = fake.clone();
-        let app = App { coordinator, tokens: Arc::new(tokens), rules: LeaseRules::default(), clock: Clock::system() };
+        let app = App {
+            coordinator,
+            tokens: Arc::new(tokens),
+            rules: Arc::default(),
+            reloads: Arc::new(OneMore),
+            clock: Clock::system(),
+        };
         let stopping = CancellationToken::new();
         let router = router(Front::new(app.clone(), stopping.clone(), requests_max));
         Self { fake, app, dir, agent, viewer, admin, stopping, router }

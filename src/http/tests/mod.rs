@@ -1,5 +1,6 @@
 mod bookings;
 mod calendar;
+mod config;
 mod fake;
 mod holds;
 mod house;

@@ -185,6 +185,11 @@ impl Model {
                 least_grace = freed.unwrap_or_default();
                 Told::Done
             }
+            Command::Dismiss => {
+                self.queue.clear();
+                self.kept.clear();
+                Told::Done
+            }
             Command::Wake | Command::Rewrite => Told::Done,
             Command::Calendar(_) | Command::Edge => unreachable!("the rules of the calendar are tested apart"),
         };
