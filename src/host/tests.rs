@@ -17,6 +17,7 @@ mod monitor;
 mod no_show;
 mod order;
 mod races;
+mod reload;
 mod reported;
 mod returning;
 mod seeds;
