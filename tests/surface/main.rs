@@ -25,6 +25,7 @@ mod ports;
 mod queue;
 mod readme;
 mod refusals;
+mod reload;
 mod restart;
 mod runbook;
 mod said;
