@@ -65,6 +65,7 @@ impl Bench {
         let arguments = HostArguments {
             name: "bench".parse().unwrap(),
             database: directory.path().join("berth.db"),
+            hands: std::sync::Arc::new(berth::driver::Idle),
             resources: vec![
                 resource("pixel", labels(&[("platform", "android")])),
                 resource("board", labels(&[("platform", "linux"), ("rack", "7")])),

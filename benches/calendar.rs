@@ -128,6 +128,7 @@ impl Lab {
             holds_paused: false,
             fresh: None,
             unsettled: &std::collections::BTreeSet::new(),
+            driver: &Default::default(),
             rivals: Rivals::default(),
             node: &Default::default(),
             now,

@@ -69,6 +69,9 @@ fn frames(worker: usize) -> Vec<Bytes> {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: vec![LeaseRow::new(&lease, TTL)],
         }
     };

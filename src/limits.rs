@@ -42,6 +42,8 @@ pub const WATCHERS_MAX: usize = 1_024;
 pub const OPEN_REQUESTS_MAX: usize = 200_000;
 /// Commands that wait for one resource's commit.
 pub const RESOURCE_QUEUE_MAX: usize = 1_024;
+/// Checks of devices that run on one node at once; more wait for their turn.
+pub const CHECKS_AT_ONCE_MAX: usize = 64;
 /// Batches that wait for the store's writer.
 pub const STORE_QUEUE_MAX: usize = 16_384;
 /// Batches that share one transaction.

@@ -7,7 +7,7 @@ use super::Waiter;
 use super::resource::{Change, Departure, EndReason, Rejection};
 use crate::clock::Now;
 use crate::model::time::{rfc3339, whole_ms};
-use crate::model::{Code, Event, EventKind, LeaseRecord, Proposal, ResourceId};
+use crate::model::{Code, DeviceState, Event, EventKind, LeaseRecord, Proposal, ResourceId};
 
 /// The event of `change`, if it leaves one. `resource` is the one it happened on, if it did on one; `now` turns
 /// an instant of run time into one that can be read.
@@ -70,6 +70,26 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
                 .with("to", to.as_str())
                 .with("reason", if *drained { "drain" } else { "undrain" })
         }
+        Change::StateChanged { from, to, reason, output, .. } => {
+            let event = on_resource(Event::new(EventKind::ResourceStateChanged))
+                .with("from", from.as_str())
+                .with("to", to.as_str())
+                .with("reason", reason.as_str());
+            match output {
+                Some(output) => event.with("output", output.as_str()),
+                None => event,
+            }
+        }
+        // The state is as it was; whoever holds the lease reads it as its own.
+        Change::Noticed { lease, holder, notice } => {
+            let mut event = on_resource(Event::new(EventKind::ResourceStateChanged).of_lease(lease))
+                .with("from", DeviceState::Leased.as_str())
+                .with("to", DeviceState::Leased.as_str())
+                .with("device", notice.event.as_str())
+                .with("reason", notice.message.as_str());
+            event.owner = Some(holder.clone());
+            event
+        }
         Change::Calendar(change) => return super::calendar::history::event_of(change, resource),
         Change::NodeHoldsPaused(Some(why)) => {
             Event::new(EventKind::HoldsPaused).with("reason", why.replace('\n', "; "))
@@ -83,6 +103,7 @@ pub fn event_of(change: &Change, resource: Option<&ResourceId>, now: Now) -> Opt
         | Change::Moved { .. }
         | Change::Seen { .. }
         | Change::Drained { .. }
+        | Change::Device(_)
         | Change::NodeDrained(_)
         | Change::Renewed { .. }
         | Change::Reserved(_)

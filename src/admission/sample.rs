@@ -31,5 +31,6 @@ pub(super) fn waiter(holder: &str, target: Target, priority: f64, arrival: u64) 
         attendance: Attendance::Attended,
         returns: None,
         restored: false,
+        not_on: None,
     }
 }

@@ -19,6 +19,11 @@ impl<N, T> Default for Schedule<N, T> {
 }
 
 impl<N: Clone + Ord + Hash, T: Copy + Ord> Schedule<N, T> {
+    /// True when `name` has an instant.
+    pub fn is_set(&self, name: &N) -> bool {
+        self.of.contains_key(name)
+    }
+
     /// Sets, moves or clears the instant of `name`.
     pub fn set(&mut self, name: &N, at: Option<T>) {
         let former = match at {

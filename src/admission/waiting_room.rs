@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::Rank;
 use super::rank::before;
 use crate::clock::RunTime;
-use crate::model::{Proposal, RequestId, Requester};
+use crate::model::{Proposal, RequestId, Requester, ResourceId};
 
 /// One entry of a waiting room.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Waiter {
     pub returns: Option<RequestId>,
     /// True when it was read from disk, and so without the lease id that it may have chosen.
     pub restored: bool,
+    /// The resource whose device could not be made ready for it: it is to have another.
+    pub not_on: Option<ResourceId>,
 }
 
 /// How a waiter is served.

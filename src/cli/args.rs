@@ -209,6 +209,11 @@ pub(super) enum ResourceCommand {
         /// Its id, or WORKER/ID where two workers have the same
         resource: ResourceAddress,
     },
+    /// Bring a quarantined resource back: its device is as it should be
+    Clear {
+        /// Its id, or WORKER/ID where two workers have the same
+        resource: ResourceAddress,
+    },
 }
 
 #[derive(Debug, Clone, Args)]

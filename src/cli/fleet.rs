@@ -34,6 +34,11 @@ pub(super) async fn resources(
             let human = format!("drained {}\n", resource.id);
             output.answer(&OneResource { resource }, || human)
         }
+        ResourceCommand::Clear { resource } => {
+            let resource = client.clear(&resource).await?;
+            let human = format!("{} is {}\n", resource.id, resource.state.as_str());
+            output.answer(&OneResource { resource }, || human)
+        }
         ResourceCommand::Undrain { resource } => {
             let resource = client.undrain(&resource).await?;
             let human = format!("{} is {}\n", resource.id, resource.state.as_str());
@@ -92,6 +97,9 @@ fn resource_sheet(resource: &ResourceView) -> String {
         ("reachable", away.to_owned()),
         ("state", state(resource)),
         ("reason", resource.reason.clone().unwrap_or_default()),
+        ("until", resource.until.map(|until| format!("about {until:.0}")).unwrap_or_default()),
+        ("last failure", resource.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("its output", resource.failure.as_ref().map(|it| it.output.trim_end().to_owned()).unwrap_or_default()),
         ("queue", queue(resource)),
         ("labels", table::labels(&resource.labels)),
         ("max shared", resource.max_shared.to_string()),

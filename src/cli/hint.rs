@@ -49,7 +49,8 @@ impl Subject {
                 command:
                     ResourceCommand::Show { resource }
                     | ResourceCommand::Drain { resource }
-                    | ResourceCommand::Undrain { resource },
+                    | ResourceCommand::Undrain { resource }
+                    | ResourceCommand::Clear { resource },
             } => Self { resource: Some(resource.clone()), seen_with: None },
             _ => Self::default(),
         }

@@ -111,6 +111,12 @@ impl Client {
         self.ask(question).await.map(|OneResource { resource }| resource)
     }
 
+    /// Brings a device in quarantine back: it is as it should be.
+    pub async fn clear(&self, resource: &ResourceAddress) -> Result<ResourceView, ClientError> {
+        let question = self.question(Method::POST, &["resources", &resource.to_string(), "clear"]);
+        self.ask(question).await.map(|OneResource { resource }| resource)
+    }
+
     /// Up to `limit` events after `after`, of one kind only if one is given; 1 to 1 000.
     pub async fn events(&self, after: u64, limit: usize, event: Option<EventKind>) -> Result<Events, ClientError> {
         let mut query = vec![("after", after.to_string()), ("limit", limit.to_string())];

@@ -128,6 +128,7 @@ impl Open {
             attendance: Attendance::Attended,
             returns: self.returns.clone(),
             restored: false,
+            not_on: None,
         }
     }
 

@@ -302,6 +302,9 @@ mod tests {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: vec![],
         };
         let delta = Delta { incarnation: 1, number, change: crate::wire::report::Changed::Resource(resource) };

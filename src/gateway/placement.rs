@@ -202,6 +202,9 @@ mod tests {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: vec![],
         }
     }
@@ -312,6 +315,9 @@ mod tests {
             let holder = holder.parse().unwrap();
             seen(vec![ResourceReport {
                 next_window: Some(NextWindow { holder, starts_in_ms, ends_in_ms }),
+                device: None,
+                environment: Default::default(),
+                identity: None,
                 ..report(0, "android")
             }])
         };

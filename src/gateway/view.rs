@@ -73,12 +73,27 @@ pub struct Seen {
     pub reserved: u32,
     /// The window that is on or comes next, in which only one may lease it.
     pub window: Option<SeenWindow>,
+    /// What keeps its device from being granted, beside its leases.
+    pub device: Option<SeenDevice>,
+    /// What a holder needs to reach the device.
+    pub environment: BTreeMap<String, String>,
     /// Its leases, with deadlines on this gateway's run time.
     pub held: Vec<Held>,
     /// What the report came to.
     digest: u64,
     /// The number of the report that this is from.
     number: u64,
+}
+
+/// Why a device is not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenDevice {
+    /// What it would be without leases and drains.
+    pub state: DeviceState,
+    /// More about that, for people.
+    pub reason: Option<String>,
+    /// Until when at the most, on this gateway's run time, as far as the worker can tell.
+    pub until: Option<RunTime>,
 }
 
 /// A window in which only one may lease a resource.
@@ -123,6 +138,9 @@ impl Seen {
             queue_length,
             reserved,
             next_window,
+            device,
+            environment,
+            identity: _,
             leases,
         } = report;
         let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
@@ -136,14 +154,33 @@ impl Seen {
             ends_at: now + Duration::from_millis(window.ends_in_ms),
             holder: window.holder,
         });
-        Self { labels, max_shared, fence, grantable, drained, queue_length, reserved, window, held, digest, number: 0 }
+        let device = device.map(|device| SeenDevice {
+            state: device.state,
+            reason: device.reason,
+            until: device.ends_in_ms.map(|ms| now + Duration::from_millis(ms)),
+        });
+        Self {
+            labels,
+            max_shared,
+            fence,
+            grantable,
+            drained,
+            queue_length,
+            reserved,
+            window,
+            device,
+            environment,
+            held,
+            digest,
+            number: 0,
+        }
     }
 
     /// What the resource is doing.
     pub fn device(&self) -> DeviceState {
         match (self.drained, self.held.is_empty()) {
             (true, _) => DeviceState::Drained,
-            (false, true) => DeviceState::Available,
+            (false, true) => self.device.as_ref().map_or(DeviceState::Available, |device| device.state),
             (false, false) => DeviceState::Leased,
         }
     }
@@ -162,7 +199,7 @@ impl Seen {
                 self.held.iter().all(|held| held.lease.mode == Mode::Shared) && taken < self.max_shared as usize
             }
         };
-        self.grantable && !self.drained && seat
+        self.grantable && !self.drained && self.device.is_none() && seat
     }
 
     /// True when the next window lets a lease like this one be.
@@ -418,6 +455,9 @@ mod tests {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use super::view::{Seen, Wish};
 use crate::admission::Request;
 use crate::admission::ticket::Stub;
 use crate::clock::{Now, RunTime};
-use crate::model::{Mode, RequestId, Target, Ticket, WaitingFor};
+use crate::model::{DeviceState, Mode, RequestId, Target, Ticket, WaitingFor};
 
 /// A lease request as it is now.
 #[derive(Debug, Clone)]
@@ -168,6 +168,16 @@ impl FrontState {
 fn waiting_for(seen: &Seen, wish: &Wish<'_>, now: RunTime) -> (WaitingFor, Option<RunTime>) {
     if seen.drained {
         return (WaitingFor::Drained, None);
+    }
+    if let Some(device) = seen.device.as_ref().filter(|_| seen.held.is_empty()) {
+        let why = match device.state {
+            DeviceState::Preparing => WaitingFor::Preparing,
+            DeviceState::Resetting => WaitingFor::Resetting,
+            DeviceState::Cooling => WaitingFor::Cooling,
+            DeviceState::Quarantined => WaitingFor::Quarantined,
+            _ => WaitingFor::Absent,
+        };
+        return (why, device.until.filter(|until| *until > now));
     }
     if seen.could_take(wish.mode) && !seen.lets_in(wish, now) {
         return (WaitingFor::Booked, seen.window.as_ref().map(|window| window.ends_at));

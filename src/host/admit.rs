@@ -114,7 +114,7 @@ impl DeskState {
         let own = |held: &&Held| held.lease.holder == ask.requester && held.lease.mode == ask.mode;
         let held = entry.state.held.iter().find(own)?;
         let booked = !entry.state.calendar.fulfilled_by(&held.lease.id).is_empty();
-        booked.then(|| grant(held, &entry.spec.labels, self.clock.now()))
+        booked.then(|| grant(held, entry, self.clock.now()))
     }
 
     /// Refuses one who did not pass the checks. Nothing is stored of it but the event.
@@ -194,6 +194,7 @@ impl DeskState {
             },
             returns,
             restored: false,
+            not_on: None,
         }
     }
 
@@ -238,7 +239,7 @@ impl DeskState {
     }
 
     /// The free match for a newcomer. One that it need not be shorter for goes before one that it must.
-    fn choose(&self, selector: &Selector, waiter: &Waiter) -> Result<Choice, Refusal> {
+    pub(super) fn choose(&self, selector: &Selector, waiter: &Waiter) -> Result<Choice, Refusal> {
         let best = |waiter: &Waiter| {
             let its_turn = |entry: &super::directory::Entry| self.would_take(entry, waiter);
             self.directory.choose(selector, waiter.proposal.mode, self.link.node(), its_turn)
@@ -308,8 +309,8 @@ impl DeskState {
     /// The stored result of a grant: never recomputed, also when the lease has moved on or ended.
     fn first_grant_now(&self, first: &FirstGrant) -> Grant {
         let deadline = self.clock.now().run_at(first.expires_at, first.lease.ttl);
-        let FirstGrant { lease, expires_at, labels } = first.clone();
-        Grant { lease, deadline, expires_at, labels }
+        let FirstGrant { lease, expires_at, labels, environment } = first.clone();
+        Grant { lease, deadline, expires_at, labels, environment, notices: Vec::new() }
     }
 
     /// Settles a dispatch whose answer was lost (SPEC §9 In doubt).

@@ -21,6 +21,7 @@ use super::directory::Directory;
 use super::directory::{Entry, Life};
 use super::drift::Drift;
 use super::gateway_link::GatewayLink;
+use super::jobs::Jobs;
 use super::message::{
     Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until,
 };
@@ -38,6 +39,8 @@ use super::tick::RESIDENCY;
 use crate::admission::resource::{Command, Rejection, unknown_lease};
 use crate::admission::{Ledger, LiveRules, Pool, Requests, Rules, Speaker, Waiter};
 use crate::clock::{Clock, RunTime};
+use crate::driver::Hands;
+use crate::driver::adb;
 use crate::model::{
     Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
 };
@@ -62,6 +65,8 @@ pub struct DeskArguments {
     pub live_rules: Arc<LiveRules>,
     /// What the last run left.
     pub restarted: Restarted,
+    /// Does what is to be done on the devices.
+    pub hands: Arc<dyn Hands>,
     /// Looks for what must not be.
     pub(super) monitor: Monitor,
 }
@@ -92,6 +97,10 @@ pub struct DeskState {
     pub(super) ended: HashMap<LeaseId, RequestId>,
     pub(super) directory: Directory,
     pub(super) schedule: Schedule<ResourceId>,
+    /// What runs on the devices.
+    pub(super) jobs: Jobs,
+    /// Sees the devices that come and go; none where none can.
+    pub(super) watcher: Option<adb::Watcher>,
     pub(super) link: GatewayLink,
     /// When the next window of each resource begins or ends, on wall time.
     pub(super) edges: Schedule<ResourceId, Timestamp>,
@@ -168,6 +177,7 @@ pub(super) enum OpKind {
     },
     Withdraw {
         request: RequestId,
+        why: Rejection,
     },
     Leave {
         holder: Requester,
@@ -182,6 +192,13 @@ pub(super) enum OpKind {
         drained: bool,
         reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
     },
+    Clear {
+        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
+    },
+    /// A job has ended.
+    Worked,
+    /// The driver has seen the device, or does not see it any more.
+    Sighted,
     /// With the time of the last renewal before this one.
     Renew {
         lease: LeaseId,
@@ -216,7 +233,7 @@ pub(super) enum Note {
     /// The request waits in the pool.
     Joined { request: RequestId },
     /// The request has left the pool.
-    Withdrawn { request: RequestId, why: Rejection },
+    Withdrawn { request: RequestId, why: Rejection, refusal: Refusal },
     /// The event of a refusal: whoever asked hears it whether the event is written or not.
     Refused { request: RequestId, refusal: Refusal },
     /// The same for one who did not pass the checks.
@@ -273,6 +290,8 @@ impl Actor for Desk {
             ended,
             directory,
             schedule,
+            jobs: Jobs::new(arguments.hands),
+            watcher: None,
             link,
             edges,
             index,
@@ -315,6 +334,14 @@ impl Actor for Desk {
                 Ok(resource) => state.send(&resource, OpKind::Drain { drained, reply }, Command::Drain(drained)),
                 Err(refusal) => state.say(reply, Err(refusal)),
             },
+            DeskMessage::Clear { address, reply } => match state.resolve(&address) {
+                Ok(resource) => state.send(&resource, OpKind::Clear { reply }, Command::Clear),
+                Err(refusal) => state.say(reply, Err(refusal)),
+            },
+            DeskMessage::JobEnded(resource, task, outcome) => state.job_ended(&resource, &task, outcome),
+            DeskMessage::Sighted(resource, sighting) => state.sighted(&resource, sighting),
+            DeskMessage::Idle(reply) => state.when_idle(reply),
+            DeskMessage::StopJobs(reply) => state.stop_jobs(reply),
             DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply } => {
                 let (of, by) = (lease.clone(), authority.clone());
                 let command = Command::Renew { lease: of, fence, ttl, allow_shorter, authority: by };
@@ -415,6 +442,12 @@ impl DeskState {
     fn open_admission(&mut self) {
         let found = self.monitor.found_at_start();
         self.checked(Ok(found));
+        let all: Vec<ResourceId> = self.directory.iter().map(|entry| entry.spec.id.clone()).collect();
+        for resource in &all {
+            self.expect_device(resource);
+            self.look_after(resource);
+        }
+        self.watch_devices();
         for resource in std::mem::take(&mut self.freed_at_start) {
             if let Some(entry) = self.directory.get_mut(&resource) {
                 entry.least_grace = super::restart::FIRST_GRACE;
@@ -439,6 +472,7 @@ impl DeskState {
             batches: self.notes.len(),
             promised: entries().map(|entry| entry.promised.len()).sum(),
             waiting: entries().map(|entry| entry.waiting.len()).sum(),
+            jobs: self.jobs.count(),
             parked: entries().filter(|entry| entry.parked.is_some()).count(),
             counted: self.index.asked(),
         }
@@ -447,6 +481,7 @@ impl DeskState {
     fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopping, true) {
             self.note_event(Event::new(EventKind::NodeStopping));
+            self.finish_resets();
         }
     }
 

@@ -10,9 +10,11 @@ use ractor::{ActorId, ActorRef};
 use super::message::OpId;
 use super::open::Parked;
 use super::resource::ResourceMessage;
-use crate::admission::resource::{Change, Command, NodeNow, ResourceState, apply};
+use crate::admission::resource::{Change, Command, DeviceChange, NodeNow, ResourceState, Task, Work, apply};
 use crate::clock::RunTime;
-use crate::model::{Code, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector};
+use crate::model::{
+    Code, DeviceFacts, Driver, HookKind, Labels, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector,
+};
 
 /// The resources of a node.
 #[derive(Debug, Default)]
@@ -29,8 +31,14 @@ pub(super) struct Directory {
 /// One resource.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Its settings.
+    /// Its settings, with the labels that its driver has found.
     pub(super) spec: Arc<ResourceSpec>,
+    /// The labels of the lab file.
+    pub(super) given: Labels,
+    /// The driver of the lease that is on it, or was last.
+    pub(super) lease_driver: Arc<Driver>,
+    /// What its driver knows of the device.
+    pub(super) facts: Arc<DeviceFacts>,
     /// False when it is no longer in the lab file and only waits for its leases to end.
     pub(super) grantable: bool,
     /// As its actor last said it is, or as the database holds it.
@@ -106,6 +114,9 @@ impl Directory {
         self.waiters += state.queue.len();
         let entry = Entry {
             spec: Arc::new(spec.clone()),
+            given: spec.labels.clone(),
+            lease_driver: Arc::clone(&spec.driver),
+            facts: Arc::default(),
             grantable,
             state,
             life: Life::Idle,
@@ -155,6 +166,14 @@ impl Directory {
             Change::Granted { lease, .. } => drop(self.leases.insert(lease.id.clone(), id.clone())),
             Change::Ended { lease, .. } => drop(self.leases.remove(&lease.id)),
             _ => {}
+        }
+        let begins = matches!(
+            &change,
+            Change::Granted { .. } | Change::Device(DeviceChange::Work { work: Work::Preparing(_), .. })
+        );
+        // One that was made ready for has its driver already.
+        if begins && entry.state.held.is_empty() && entry.state.device.fence <= entry.state.fence {
+            entry.lease_driver = Arc::clone(&entry.spec.driver);
         }
         let before = entry.state.queue.len();
         apply(&mut entry.state, change);
@@ -234,6 +253,18 @@ impl Directory {
 }
 
 impl Entry {
+    /// The driver that a task is for: what belongs to a lease ends as it began, and a device in quarantine is tried as the lab
+    /// file says now.
+    pub(super) fn driver_of(&self, task: &Task) -> &Arc<Driver> {
+        let of_lease = matches!(task.hook, HookKind::Prepare | HookKind::Reset) && task.tries.is_none();
+        if of_lease { &self.lease_driver } else { &self.spec.driver }
+    }
+
+    /// True when something looks at its device again and again.
+    pub(super) fn checks(&self) -> bool {
+        self.grantable && self.spec.driver.checks()
+    }
+
     /// True when it is free for `mode` as it is.
     pub(super) fn has_room(&self, node: &NodeNow, mode: Mode) -> bool {
         self.grantable && self.state.fits(&self.spec, node, mode, None)

@@ -1,5 +1,6 @@
 //! What is said to the desk, and what it answers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -7,13 +8,14 @@ use ractor::RpcReplyPort;
 
 pub use super::gateway_link::LinkNow;
 use super::reporter::Subscription;
-use crate::admission::resource::{Change, Held, Reply};
+use crate::admission::resource::{Change, Held, Reply, Task};
 use crate::admission::ticket::Stub;
 use crate::admission::{Request, Rules};
 use crate::clock::RunTime;
+use crate::driver::{Outcome, Sighting};
 use crate::model::{
-    Ask, Authority, Caller, DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, Priority, Refusal,
-    RequestId, Requester, ResourceAddress, ResourceId, ResourceSpec, Selector, WaitingFor,
+    Ask, Authority, Caller, DeviceState, Fence, HookFailure, Labels, LeaseId, LeaseRecord, Mode, NodeName, Notice,
+    Priority, Refusal, RequestId, Requester, ResourceAddress, ResourceId, ResourceSpec, Selector, WaitingFor,
 };
 use crate::store::{CommitError, OpenError, ReadError, Reopened, StoredResource, Violation};
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
@@ -42,6 +44,10 @@ pub struct Grant {
     pub expires_at: Timestamp,
     /// The labels of its resource.
     pub labels: Labels,
+    /// What its holder needs to reach the device.
+    pub environment: BTreeMap<String, String>,
+    /// What happened to the device since it was renewed last; with a renewal only.
+    pub notices: Vec<Notice>,
 }
 
 /// A lease as it was granted, for the book of requests.
@@ -53,6 +59,8 @@ pub struct FirstGrant {
     pub expires_at: Timestamp,
     /// The labels of its resource.
     pub labels: Labels,
+    /// What its holder needs to reach the device.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A lease that was released.
@@ -163,6 +171,10 @@ pub struct ResourceNow {
     pub state: DeviceState,
     /// More about that, for people.
     pub reason: Option<String>,
+    /// Until when that lasts, as far as anybody can tell; wall time.
+    pub until: Option<Timestamp>,
+    /// The hook that failed last, until one succeeds.
+    pub failure: Option<HookFailure>,
     /// The fence of its latest grant.
     pub fence: Fence,
     /// Its leases.
@@ -258,6 +270,21 @@ pub enum DeskMessage {
         /// The resource as it then is, and as it is reported.
         reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
     },
+    /// Bring a device in quarantine back: an operator says that it is as it should be.
+    Clear {
+        /// Which.
+        address: ResourceAddress,
+        /// The resource as it then is, and as it is reported.
+        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
+    },
+    /// From a job: it has ended, or is gone because it was told to stop.
+    JobEnded(ResourceId, Task, Outcome),
+    /// From a driver: it sees the device of a resource, or does not see it any more.
+    Sighted(ResourceId, Sighting),
+    /// Does anything still run on the devices? Answered when nothing does.
+    Idle(RpcReplyPort<()>),
+    /// Stop what runs on the devices. Answered when it is gone; nothing begins any more.
+    StopJobs(RpcReplyPort<()>),
     /// Who waits for a resource by its name.
     WaitingRoom(ResourceAddress, RpcReplyPort<Result<(ResourceId, Vec<WaiterNow>), Refusal>>),
     /// A page of the same.
@@ -405,6 +432,8 @@ pub struct Leftovers {
     pub(super) promised: usize,
     pub(super) waiting: usize,
     pub(super) parked: usize,
+    /// Jobs that run on devices.
+    pub(super) jobs: usize,
     /// Bookings and holds that principals are counted for as long as they have no answer.
     pub(super) counted: usize,
 }

@@ -12,11 +12,13 @@ pub mod desk;
 mod directory;
 mod drift;
 mod gateway_link;
+mod jobs;
 mod listing;
 pub mod message;
 mod monitor;
 mod offers;
 mod open;
+mod prepared;
 mod pump;
 mod read;
 mod relay;
@@ -29,6 +31,7 @@ pub mod restart;
 mod restored;
 mod returning;
 mod settle;
+mod sighted;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -50,6 +53,7 @@ use crate::admission::schedule;
 use crate::admission::ticket::TicketKey;
 use crate::admission::{LiveRules, Rules};
 use crate::clock::{Clock, Now};
+use crate::driver::Hands;
 use crate::limits::STORE_GROUP_MAX;
 use crate::model::{Event, EventKind, NodeName, ResourceId, ResourceSpec};
 use crate::store::{Batch, CommitError, EventLog, OpenError, Store, StoreEnd};
@@ -72,6 +76,8 @@ pub struct HostArguments {
     pub rules: Rules,
     /// Signs its tickets; the same at every start.
     pub tickets: TicketKey,
+    /// Does what is to be done on its devices.
+    pub hands: Arc<dyn Hands>,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -111,7 +117,7 @@ pub struct Host {
 
 /// Opens the database, settles what ended meanwhile, and starts the desk. Blocks on the disk.
 pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
-    let HostArguments { name, database, resources, gateway, rules, tickets, clock } = arguments;
+    let HostArguments { name, database, resources, gateway, rules, tickets, hands, clock } = arguments;
     let now = clock.now();
     let (store, events, invariants, loaded, store_end) = Store::open(&database, now)?;
     let monitor = Monitor::new(invariants, loaded.holds_paused.as_deref(), loaded.violations.clone());
@@ -130,7 +136,7 @@ pub async fn start(arguments: HostArguments) -> Result<Host, HostError> {
     let restarted = restoring.finish(&rules, Arc::clone(&tickets), now);
     let rules = Arc::new(LiveRules::new(rules));
     let live_rules = Arc::clone(&rules);
-    let arguments = DeskArguments { name, store, clock, live_rules, restarted, monitor };
+    let arguments = DeskArguments { name, store, clock, live_rules, restarted, monitor, hands };
     let (desk, desk_task) = Actor::spawn(None, Desk, arguments).await?;
     Ok(Host { desk, rules, events, tickets, incarnation, desk_task, store_end })
 }

@@ -7,7 +7,7 @@ use super::directory::{Choice, Entry};
 use super::open::Stage;
 use crate::admission::Waiter;
 use crate::admission::resource::{Around, Change, Place, Reply, Rivals, could_take};
-use crate::model::{Mode, Refusal, RequestId, Requester, ResourceId, Selector, Target};
+use crate::model::{Mode, Refusal, RequestId, Requester, ResourceId, Selector, Target, WaitPolicy};
 
 impl DeskState {
     /// Writes down that a request waits in the pool. It stands there as soon as that is durable.
@@ -80,7 +80,8 @@ impl DeskState {
         let doors = entry.state.doors(&entry.spec, now);
         let admits = |waiter: &Waiter| doors.admit(&entry.state.calendar, &waiter.proposal, now);
         let passes = |waiter: &Waiter| (!returning || waiter.returns.is_some()) && admits(waiter);
-        self.pool.first(&entry.spec.labels, mode, passes)
+        self.pool
+            .first(&entry.spec.labels, mode, |waiter| waiter.not_on.as_ref() != Some(&entry.spec.id) && passes(waiter))
     }
 
     /// True when the resource, as it is known here, would grant to `waiter`.
@@ -92,6 +93,7 @@ impl DeskState {
             calendar: &self.rules.calendar,
             holds_paused: false,
             fresh: None,
+            driver: &entry.lease_driver,
             unsettled: &BTreeSet::new(),
             rivals: self.rivals(entry),
             node: self.link.node(),
@@ -144,11 +146,17 @@ impl DeskState {
         if let Reply::Granted(held) = reply {
             return Some(held.lease.holder.clone());
         }
+        if let Reply::Claimed { stored } = reply {
+            return self.offer_claimed(resource, id, *stored);
+        }
         // Until something changes here it would decline again.
         self.pause(resource);
         let open = self.open.get_mut(id)?;
         if let Stage::Offered(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) {
-            self.pool.join(*waiter);
+            match open.failed.clone().filter(|_| !matches!(open.wait, WaitPolicy::Wait { .. })) {
+                Some(refusal) => return self.fail_for_good(*waiter, refusal),
+                None => self.pool.join(*waiter),
+            }
         }
         if !self.withdraw_as_asked(id) {
             self.seek(id);

@@ -15,7 +15,7 @@ use crate::admission::Waiter;
 use crate::admission::cancel::{self, Cancel, not_cancellable};
 use crate::admission::resource::{Change, Command, Rejection, withdrawn};
 use crate::clock::RunTime;
-use crate::model::{Authority, LeaseRecord, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
+use crate::model::{Authority, LeaseRecord, Refusal, RequestId, ResourceId, WaitPolicy};
 
 /// How long until an end that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -27,19 +27,21 @@ pub(super) struct OpenRequest {
     /// How long it is ready to wait.
     pub(super) wait: WaitPolicy,
     /// True for one of the gateway's.
-    fleet: bool,
+    pub(super) fleet: bool,
     /// When its timeout passes; counted from when it began to wait.
     give_up_at: Option<RunTime>,
     /// When it was last asked about.
     pub(super) asked_at: RunTime,
     /// Why it is to be given up as soon as the answer that is out has come.
-    withdrawing: Option<Rejection>,
+    pub(super) withdrawing: Option<Rejection>,
     /// True while the resource that it waits for is being told to let it go.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// Who has cancelled it.
     cancels: Vec<RpcReplyPort<Said<()>>>,
     /// The attempt that its gateway has taken back: nothing is remembered of one that has waited.
-    taken_back: Option<u32>,
+    pub(super) taken_back: Option<u32>,
+    /// What it hears if no other device is made ready for it either: one has failed it.
+    pub(super) failed: Option<Refusal>,
 }
 
 /// Where a request stands.
@@ -49,7 +51,7 @@ pub(super) enum Stage {
     Placing,
     /// It is being written down to wait in the pool.
     Joining(Box<Waiter>),
-    /// It waits for this resource, which it named.
+    /// It waits for this resource, which it named; or this resource is made ready for it.
     Room(ResourceId),
     /// It waits in the pool.
     Pool,
@@ -78,6 +80,7 @@ impl OpenRequest {
             leaving: false,
             cancels: Vec::new(),
             taken_back: None,
+            failed: None,
         }
     }
 
@@ -180,7 +183,8 @@ impl DeskState {
     pub(super) fn take_back(&mut self, id: &RequestId, attempt: u32) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.taken_back = Some(attempt);
-        if matches!(open.wait, WaitPolicy::Wait { .. }) {
+        // One that does not wait may have a device that is made ready for it.
+        if matches!(open.wait, WaitPolicy::Wait { .. }) || matches!(open.stage, Stage::Room(_)) {
             self.withdraw(id, Rejection::TakenBack, None);
         }
     }
@@ -210,32 +214,32 @@ impl DeskState {
                 let command = Command::Withdraw { request: request.clone(), why };
                 open.leaving = true;
                 self.attention.set(id, None);
-                self.send(&resource, OpKind::Withdraw { request }, command);
+                self.send(&resource, OpKind::Withdraw { request, why }, command);
             }
             Stage::Pool => {
                 let Some(waiter) = self.pool.remove(id) else { return };
-                let change = self.rejected(waiter.proposal.clone(), why);
-                if let Some(open) = self.open.get_mut(id) {
-                    open.stage = Stage::Leaving(Box::new(waiter));
-                }
-                self.attention.set(id, None);
-                self.note(vec![change], Note::Withdrawn { request: id.clone(), why });
+                let refusal = withdrawn(&waiter.proposal, why, &self.rules.waiting);
+                self.leave_pool(id, waiter, why, refusal);
             }
         }
     }
 
-    fn rejected(&self, proposal: Proposal, reason: Rejection) -> Change {
-        let refusal = withdrawn(&proposal, reason, &self.rules.waiting);
-        Change::Rejected { proposal, reason, refusal, waited: true, at: self.clock.now().wall }
+    /// Writes how one ended who stands in the pool no more.
+    pub(super) fn leave_pool(&mut self, id: &RequestId, waiter: Waiter, why: Rejection, refusal: Refusal) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        let (proposal, at) = (waiter.proposal.clone(), self.clock.now().wall);
+        open.stage = Stage::Leaving(Box::new(waiter));
+        self.attention.set(id, None);
+        let change = Change::Rejected { proposal, reason: why, refusal: refusal.clone(), waited: true, at };
+        self.note(vec![change], Note::Withdrawn { request: id.clone(), why, refusal });
     }
 
     /// The end of one who left the pool is written, or is not.
-    pub(super) fn left_pool(&mut self, id: &RequestId, why: Rejection, written: Result<(), Refusal>) {
+    pub(super) fn left_pool(&mut self, id: &RequestId, why: Rejection, refusal: Refusal, written: Result<(), Refusal>) {
         let Some(open) = self.open.get_mut(id) else { return };
         let Stage::Leaving(waiter) = std::mem::replace(&mut open.stage, Stage::Pool) else { return };
         match written {
             Ok(()) => {
-                let refusal = withdrawn(&waiter.proposal, why, &self.rules.waiting);
                 self.end_without_lease(id, why, refusal);
                 self.waiter_left_pool(&waiter);
             }

@@ -73,7 +73,10 @@ impl DeskState {
             let (request, mode) = (waiter.proposal.request.clone(), waiter.proposal.mode);
             self.take_offered(&request);
             let parked = self.directory.get_mut(resource)?.parked.take();
-            return Some((OpKind::Offer { request, mode, parked }, Command::Offer { waiter: Box::new(waiter) }));
+            return Some((
+                OpKind::Offer { request, mode, parked },
+                Command::Offer { waiter: Box::new(waiter), stored: true },
+            ));
         }
         let kept = self.returning.first_for(&self.directory.get(resource)?.spec).is_some();
         let entry = self.directory.get_mut(resource)?;
@@ -94,7 +97,8 @@ impl DeskState {
         let (node, holds_paused) = (self.link.shared(), self.monitor.is_paused());
         let Some(entry) = self.directory.get_mut(resource) else { return };
         let (spec, rules) = (Arc::clone(&entry.spec), Arc::clone(&self.rules));
-        let order = Order { op, command, spec, rules, rivals, node, holds_paused };
+        let driver = Arc::clone(&entry.lease_driver);
+        let order = Order { op, command, spec, driver, rules, rivals, node, holds_paused };
         entry.out = Some(op);
         if let Life::Active(actor) = &entry.life {
             // A cast fails only when the actor has just died; then its supervision event is on the way, and
@@ -166,7 +170,7 @@ impl DeskState {
         let written = outcome.map_err(|_| Refusal::internal("it could not be written, and has not happened"));
         match note {
             Note::Joined { request } => self.joined_pool(&request, written),
-            Note::Withdrawn { request, why } => self.left_pool(&request, why, written),
+            Note::Withdrawn { request, why, refusal } => self.left_pool(&request, why, refusal, written),
             Note::Refused { request, refusal } => self.refuse(&request, refusal),
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
             Note::HoldsPaused { pauses, replies } => self.pauses_written(pauses, replies, written),

@@ -11,8 +11,7 @@ use crate::admission::resource::{Held, NodeNow, not_yours};
 use crate::clock::{Now, RunTime};
 use crate::model::time::rfc3339;
 use crate::model::{
-    Authority, Code, DeviceState, Labels, LeaseId, Mode, Refusal, RequestId, ResourceAddress, ResourceId, Target,
-    WaitingFor,
+    Authority, Code, DeviceState, LeaseId, Mode, Refusal, RequestId, ResourceAddress, ResourceId, Target, WaitingFor,
 };
 
 impl DeskState {
@@ -25,10 +24,8 @@ impl DeskState {
             DeskMessage::Waiting(reply) => drop(reply.send(self.directory.waiters() + self.pool.len())),
             DeskMessage::Leases(reply) => {
                 let now = self.clock.now();
-                let leases = |entry: &Entry| {
-                    let labels = entry.spec.labels.clone();
-                    entry.state.held.iter().map(move |held| grant(held, &labels, now)).collect::<Vec<_>>()
-                };
+                let leases =
+                    |entry: &Entry| entry.state.held.iter().map(|held| grant(held, entry, now)).collect::<Vec<_>>();
                 let _ = reply.send(self.directory.iter().flat_map(leases).collect());
             }
             DeskMessage::Lease(id, caller, reply) => {
@@ -79,7 +76,7 @@ impl DeskState {
     pub(super) fn find_lease(&self, id: &LeaseId) -> Option<Grant> {
         let entry = self.directory.get(self.directory.resource_of(id)?)?;
         let held = entry.state.held.iter().find(|held| held.lease.id == *id)?;
-        Some(grant(held, &entry.spec.labels, self.clock.now()))
+        Some(grant(held, entry, self.clock.now()))
     }
 
     /// The resource that an address names on this node.
@@ -134,7 +131,7 @@ impl DeskState {
     pub(super) fn standing<'a>(&'a self, id: &RequestId, stage: &'a Stage) -> Option<(&'a Waiter, bool)> {
         match stage {
             Stage::Placing | Stage::Joining(_) => None,
-            Stage::Room(resource) => Some((self.directory.get(resource)?.state.queue.get(id)?, false)),
+            Stage::Room(resource) => Some((self.directory.get(resource)?.state.waiter(id)?, false)),
             Stage::Pool => Some((self.pool.get(id)?, true)),
             // It is the first, and a resource is about to take it.
             Stage::Offered(waiter) | Stage::Leaving(waiter) => Some((waiter, true)),
@@ -161,7 +158,8 @@ impl DeskState {
                     entry.state.waiting_for(&entry.spec, self.link.node(), &waiter.proposal, now)
                 })
             }
-            Target::Select(_) => (WaitingFor::Leased, None),
+            // One by selector stands in no waiting room: a resource is made ready for it.
+            Target::Select(_) => (WaitingFor::Preparing, None),
         }
     }
 
@@ -225,12 +223,16 @@ pub(super) fn resource_now(entry: &Entry, node: &NodeNow, now: Now) -> ResourceN
         DeviceState::Drained if !state.held.is_empty() => Some("drained; what is leased stays so".to_owned()),
         DeviceState::Drained if !state.drained => Some("the whole worker is drained by an operator".to_owned()),
         DeviceState::Drained => Some("drained by an operator".to_owned()),
-        _ => None,
+        DeviceState::Leased if state.device.is_ready() => None,
+        _ => state.device.reason(),
     };
+    let until = state.device_until(&entry.spec).filter(|until| *until > now.run && device != DeviceState::Leased);
     ResourceNow {
         spec: entry.spec.clone(),
         state: device,
         reason,
+        until: until.map(|until| now.wall_at(until)),
+        failure: state.device.failure.as_deref().cloned(),
         fence: state.fence,
         held: state.held.clone(),
         queue_length: state.queue.len(),
@@ -238,12 +240,14 @@ pub(super) fn resource_now(entry: &Entry, node: &NodeNow, now: Now) -> ResourceN
 }
 
 /// A lease with what its holder is shown.
-pub(super) fn grant(held: &Held, labels: &Labels, now: Now) -> Grant {
+pub(super) fn grant(held: &Held, entry: &Entry, now: Now) -> Grant {
     Grant {
         lease: held.lease.clone(),
         deadline: held.deadline,
         expires_at: now.wall_at(held.deadline),
-        labels: labels.clone(),
+        labels: entry.spec.labels.clone(),
+        environment: entry.facts.environment.clone(),
+        notices: Vec::new(),
     }
 }
 

@@ -18,7 +18,7 @@ use super::message::{DeskMessage, OpId, Reloaded};
 use super::read::unknown_resource;
 use super::restored::restored;
 use crate::admission::Rules;
-use crate::admission::resource::{Command, Reply};
+use crate::admission::resource::{Command, Reply, Work};
 use crate::limits::{RESOURCES_MAX, STORE_GROUP_MAX};
 use crate::model::{BookingPolicy, Code, Proposal, Refusal, ResourceAddress, ResourceId, ResourceSpec, Target};
 use crate::store::{OpenError, StoredResource};
@@ -115,7 +115,7 @@ impl DeskState {
                     self.set_spec(spec);
                     now.added.push(id);
                 }
-                Some(entry) if *entry.spec != spec => {
+                Some(entry) if !entry.is_as_in(&spec) => {
                     self.set_spec(spec);
                     now.changed.push(id);
                 }
@@ -132,6 +132,7 @@ impl DeskState {
             self.begin_to_go(id);
         }
         now.gone = gone;
+        self.watch_devices();
         self.serve_all();
         // A caller that has gone needs no answer.
         let _ = reply.send(Ok(now));
@@ -158,8 +159,16 @@ impl DeskState {
         let id = spec.id.clone();
         let Some(entry) = self.directory.get_mut(&id) else { return };
         entry.grantable = true;
+        let other_device = entry.spec.driver.kind != spec.driver.kind;
+        entry.given = spec.labels.clone();
         entry.spec = Arc::new(spec);
+        if other_device {
+            entry.facts = Arc::default();
+            self.expect_device(&id);
+        }
+        self.merge_labels(&id);
         self.show_settings(&id);
+        self.look_after(&id);
     }
 
     /// A resource that this run has not known, or not any more.
@@ -170,7 +179,9 @@ impl DeskState {
         let has_bookings = state.calendar.bookings().next().is_some();
         self.index.add(&state.calendar);
         self.directory.add(spec, true, state, now.wall);
+        self.expect_device(&id);
         self.show_settings(&id);
+        self.look_after(&id);
         if has_bookings {
             // Windows may have begun or ended while it was away.
             self.send(&id, OpKind::Edge { since: now.wall }, Command::Edge);
@@ -216,6 +227,7 @@ impl DeskState {
             actor.stop(None);
         }
         let Some(entry) = self.directory.remove(resource) else { return };
+        self.forget_jobs(resource);
         self.schedule.set(resource, None);
         self.edges.set(resource, None);
         self.retries.set(resource, None);
@@ -228,11 +240,19 @@ impl DeskState {
 }
 
 impl Entry {
+    /// True when the lab file says nothing new of it.
+    fn is_as_in(&self, spec: &ResourceSpec) -> bool {
+        let labels = self.given.clone();
+        ResourceSpec { labels, ..ResourceSpec::clone(&self.spec) } == *spec
+    }
+
     /// True for one that is not in the lab file any more when nothing is under way on it and nobody holds it or waits for it.
     fn has_gone(&self) -> bool {
         let at_rest = self.out.is_none() && self.waiting.is_empty() && self.parked.is_none();
         let state = &self.state;
-        let unused = state.held.is_empty() && state.queue.is_empty() && state.reserved.is_empty();
+        // The last holder leaves it as it was before.
+        let busy = matches!(state.device.work, Work::Preparing(_) | Work::Resetting(_));
+        let unused = state.held.is_empty() && state.queue.is_empty() && state.reserved.is_empty() && !busy;
         !self.grantable && at_rest && unused && !matches!(self.life, Life::Reopening)
     }
 }

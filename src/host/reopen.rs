@@ -11,10 +11,10 @@ use super::reported::reopened_rows;
 use super::restored::restored;
 use super::settle::Told;
 use crate::admission::calendar::{self, HeldSlot};
-use crate::admission::resource::{Held, Rejection, Reply, ResourceState, withdrawn};
+use crate::admission::resource::{Device, Held, Rejection, Reply, ResourceState, Work, withdrawn};
 use crate::admission::{Attendance, Rank, Waiter};
 use crate::clock::RunTime;
-use crate::model::{LeaseRecord, Proposal, Refusal, RequestId, ResourceId};
+use crate::model::{LeaseId, LeaseRecord, Proposal, Refusal, RequestId, ResourceId};
 use crate::store::{StoredOutcome, StoredRequest, StoredResource};
 
 impl DeskState {
@@ -81,6 +81,14 @@ impl DeskState {
                 state.calendar.put_hold(HeldSlot { deadline: held.deadline, ..stored });
             }
         }
+        if is_same_work(&entry.state.device, &state.device) {
+            state.device = Device { failure: state.device.failure.clone(), ..entry.state.device.clone() };
+        }
+        let Device { absent, health, reset_took, .. } = entry.state.device.clone();
+        state.device = Device { absent, health, reset_took, ..state.device.clone() };
+        let still = |lease: &LeaseId| state.held.iter().any(|held| held.lease.id == *lease);
+        state.notices = entry.state.notices.clone();
+        state.notices.retain(|lease, _| still(lease));
         for reservation in &mut state.reserved {
             if let Some(known) = entry.state.reserved.iter().find(|known| known.holder == reservation.holder) {
                 *reservation = known.clone();
@@ -169,6 +177,21 @@ impl DeskState {
     }
 }
 
+/// True for two that are about the same work: then what only this run knows of it holds.
+fn is_same_work(known: &Device, stored: &Device) -> bool {
+    let cooling = |device: &Device| device.cooling.map(|cooling| cooling.ends_at);
+    let same = match (&known.work, &stored.work) {
+        (Work::None, Work::None) => true,
+        (Work::Preparing(known), Work::Preparing(stored)) => known.of == stored.of,
+        (Work::Resetting(known), Work::Resetting(stored)) => known.of == stored.of,
+        (Work::Quarantined(known), Work::Quarantined(stored)) => {
+            (known.fault, known.tries, &known.of) == (stored.fault, stored.tries, &stored.of)
+        }
+        _ => false,
+    };
+    same && cooling(known) == cooling(stored)
+}
+
 /// True for two that are one entry of the waiting room: asking again keeps the place in the order of joining.
 fn has_joined_with(known: &Waiter, stored: &Waiter) -> bool {
     let (known, stored) = (known.rank.joined(), stored.rank.joined());
@@ -197,7 +220,7 @@ fn as_stored(known: &Waiter, stored: &Waiter, seen: Option<RunTime>, aging: Opti
 fn subject(op: &Op) -> Option<RequestId> {
     match &op.kind {
         OpKind::Ask { waiter, .. } => Some(waiter.proposal.request.clone()),
-        OpKind::Withdraw { request } | OpKind::Offer { request, .. } => Some(request.clone()),
+        OpKind::Withdraw { request, .. } | OpKind::Offer { request, .. } => Some(request.clone()),
         _ => None,
     }
 }
@@ -227,7 +250,7 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
         }
         OpKind::Renew { lease, renewed_at, .. } => {
             let renewed = |held: &&Held| held.lease.id == *lease && held.lease.renewed_at != *renewed_at;
-            state.held.iter().find(renewed).cloned().map_or_else(not_done, Reply::Renewed)
+            state.held.iter().find(renewed).cloned().map_or_else(not_done, |held| Reply::Renewed(held, Vec::new()))
         }
         OpKind::Release { lease, .. } => {
             let there = |held: &Held| held.lease.id == lease.id && held.lease.fence == lease.fence;
@@ -244,7 +267,10 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
             position: state.queue.position(waiter.rank),
         }),
         OpKind::Drain { drained, .. } if state.drained == *drained => Reply::Done,
-        OpKind::Drain { .. } | OpKind::Rewrite => not_done(),
+        OpKind::Clear { .. } if !matches!(state.device.work, Work::Quarantined(_)) => Reply::Done,
+        OpKind::Drain { .. } | OpKind::Clear { .. } | OpKind::Rewrite => not_done(),
+        // What has become of it is read from the state.
+        OpKind::Worked | OpKind::Sighted => Reply::Done,
         // Nobody was admitted, so that is still to be done.
         OpKind::Serve { admits: true, .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Serve { .. } => Reply::Served(None),

@@ -17,7 +17,7 @@ use crate::clock::{Now, RunTime};
 use crate::limits::SETTLED_ROWS_MAX;
 use crate::model::time::{remaining, whole_ms};
 use crate::model::{BookingMode, NodeName, RequestId, ResourceId};
-use crate::wire::report::{Changed, LeaseRow, NextWindow, ResourceReport};
+use crate::wire::report::{Changed, DeviceReport, LeaseRow, NextWindow, ResourceReport};
 use crate::wire::requests::{SettledOutcome, SettledRow, WaitingRow};
 
 impl DeskState {
@@ -57,7 +57,7 @@ impl DeskState {
         let mut fingerprint = request.fingerprint;
         let outcome = match &request.state {
             RequestState::Open => return None,
-            RequestState::Granted(FirstGrant { lease, expires_at, labels }) => {
+            RequestState::Granted(FirstGrant { lease, expires_at, labels, .. }) => {
                 fingerprint = Some(lease.fingerprint);
                 let left = now.run_at(*expires_at, lease.ttl).left(now.run);
                 SettledOutcome::Granted {
@@ -195,6 +195,7 @@ pub(super) fn is_reported(entry: &Entry, change: &Change) -> bool {
         | Change::Drained { .. }
         | Change::Joined { .. }
         | Change::Left { .. }
+        | Change::StateChanged { .. }
         | Change::Reserved(_)
         | Change::Unreserved { .. } => true,
         Change::Calendar(_) => has_windows(entry),
@@ -204,6 +205,8 @@ pub(super) fn is_reported(entry: &Entry, change: &Change) -> bool {
         | Change::Seen { .. }
         | Change::Rejected { .. }
         | Change::Declined { .. }
+        | Change::Device(_)
+        | Change::Noticed { .. }
         | Change::NodeHoldsPaused(_)
         | Change::NodeDrained(_)
         | Change::Violated { .. } => false,
@@ -214,6 +217,23 @@ pub(super) fn is_reported(entry: &Entry, change: &Change) -> bool {
 pub(super) fn has_windows(entry: &Entry) -> bool {
     entry.spec.bookings.mode == BookingMode::Enforced
 }
+
+/// What keeps a device from being granted, beside its leases and what is said of drains elsewhere.
+fn device_report(entry: &Entry, now: Now) -> Option<DeviceReport> {
+    let device = &entry.state.device;
+    if device.is_ready() {
+        return None;
+    }
+    let ends = entry.state.device_until(&entry.spec).filter(|until| *until > now.run);
+    Some(DeviceReport {
+        state: device.state_alone(),
+        reason: device.reason().map(|reason| reason.chars().take(REASON_CHARS_MAX).collect()),
+        ends_in_ms: ends.map(|until| whole_ms(until.left(now.run))),
+    })
+}
+
+/// What is reported of a reason.
+const REASON_CHARS_MAX: usize = 512;
 
 /// A resource as it is now.
 pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
@@ -234,6 +254,9 @@ pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
         queue_length: state.queue.len() as u64,
         reserved: u32::try_from(state.reserved.len()).unwrap_or(u32::MAX),
         next_window,
+        device: device_report(entry, now),
+        environment: entry.facts.environment.clone(),
+        identity: entry.facts.identity.clone(),
         leases: state.held.iter().map(|held| LeaseRow::new(&held.lease, held.deadline.left(now.run))).collect(),
     }
 }

@@ -160,6 +160,9 @@ mod tests {
             queue_length: fence / 3,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: Vec::new(),
         }
     }

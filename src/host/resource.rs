@@ -14,12 +14,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use super::message::{DeskMessage, OpId, Settled};
 use crate::admission::calendar::{self, BookingMove, CalendarChange};
 use crate::admission::resource::{
-    Around, Change, Command, Decision, Departure, Fresh, NodeNow, Rejection, Reply, ResourceState, Rivals, apply,
-    decide, withdrawn,
+    Around, Change, Command, Decision, Departure, DeviceChange, Fresh, NodeNow, Rejection, Reply, ResourceState,
+    Rivals, Work, apply, decide, withdrawn,
 };
 use crate::admission::{Rules, Waiter};
 use crate::clock::Clock;
-use crate::model::{BookingId, BookingPolicy, Code, LeaseId, Refusal, RequestId, ResourceId, ResourceSpec};
+use crate::model::{BookingId, BookingPolicy, Code, Driver, LeaseId, Refusal, RequestId, ResourceId, ResourceSpec};
 use crate::store::{Batch, CommitError, Store};
 
 /// The actor; what it is comes with [`ResourceArguments`].
@@ -45,6 +45,8 @@ pub(super) struct Order {
     pub(super) command: Command,
     /// Its settings and the operator's numbers, as they are now.
     pub(super) spec: Arc<ResourceSpec>,
+    /// The driver of the lease that is on it, or was last.
+    pub(super) driver: Arc<Driver>,
     pub(super) rules: Arc<Rules>,
     pub(super) rivals: Rivals,
     /// What is true of the whole worker.
@@ -127,7 +129,7 @@ impl ResourceActorState {
     }
 
     fn decide(&self, order: Order) -> (OpId, Option<Box<Waiter>>, Decision) {
-        let Order { op, command, spec, rules, rivals, node, holds_paused } = order;
+        let Order { op, command, spec, driver, rules, rivals, node, holds_paused } = order;
         let fresh = Fresh { request: RequestId::generate(), lease: LeaseId::generate() };
         let around = Around {
             spec: &spec,
@@ -136,12 +138,13 @@ impl ResourceActorState {
             calendar: &rules.calendar,
             holds_paused,
             fresh: Some(&fresh),
+            driver: &driver,
             unsettled: &self.unsettled,
             rivals,
             node: &node,
             now: self.around.clock.now(),
         };
-        let offered = if let Command::Offer { waiter } = &command { Some(waiter.clone()) } else { None };
+        let offered = if let Command::Offer { waiter, .. } = &command { Some(waiter.clone()) } else { None };
         (op, offered, decide(&self.around.state, &around, command))
     }
 
@@ -233,6 +236,10 @@ impl ResourceActorState {
         for change in decision.changes.split_off(decision.handed_over_from) {
             let request = match change {
                 Change::Granted { lease, .. } => lease.request_id,
+                Change::Device(DeviceChange::Work { work: Work::Preparing(claim), .. }) => match claim.request() {
+                    Some(request) => request.clone(),
+                    None => continue,
+                },
                 Change::Left { why: Departure::Admitted { .. }, .. } => {
                     decision.admission_left = true;
                     continue;
@@ -257,7 +264,7 @@ impl ResourceActorState {
                 Reply::Refused(Refusal::internal("it has not happened, because what came before it failed; ask again"))
             }
             Reply::Released(lease, _) => Reply::Released(lease, None),
-            Reply::Granted(_) if offered.is_some() => Reply::Declined,
+            Reply::Granted(_) | Reply::Claimed { .. } if offered.is_some() => Reply::Declined,
             reply => reply,
         };
         decision

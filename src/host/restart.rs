@@ -1,6 +1,6 @@
 //! From what the database holds to a desk that goes on where the last run stopped (SPEC §8).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +128,7 @@ impl Restoring {
                 calendar: &rules.calendar,
                 holds_paused: false,
                 fresh: Some(&fresh),
+                driver: &spec.driver,
                 unsettled: &unsettled,
                 rivals: Default::default(),
                 node: link.node(),
@@ -211,7 +212,12 @@ impl Restoring {
                 StoredOutcome::Failed { refusal, at, .. } => requests.fail(id, refusal.clone(), true, since(*at)),
                 StoredOutcome::Granted { lease, expires_at, ended: end } => {
                     let labels = labels.get(&lease.resource_id).cloned().unwrap_or_default();
-                    let first = FirstGrant { lease: lease.clone(), expires_at: *expires_at, labels };
+                    let first = FirstGrant {
+                        lease: lease.clone(),
+                        expires_at: *expires_at,
+                        labels,
+                        environment: BTreeMap::new(),
+                    };
                     requests.grant(id, first);
                     if !active.contains(id) {
                         let (at, reason) = end.unwrap_or((now.wall, None));

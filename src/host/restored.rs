@@ -5,13 +5,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::admission::calendar::{Calendar, HeldSlot};
-use crate::admission::resource::{Held, Reservation, ResourceState};
+use crate::admission::resource::{
+    Claim, Claimant, Cooling, Device, Held, Quarantine, Reservation, Reset, ResourceState, Retry, Work,
+};
 use crate::admission::{Attendance, Rank, Rules, Waiter, WaitingRoom};
 use crate::clock::{Now, RunTime};
 use crate::model::{
     Booking, Fingerprint, Hold, LeaseId, LeaseRecord, Proposal, RequestId, ResourceAddress, ResourceId, Target,
 };
-use crate::store::{StoredResource, StoredWaiter};
+use crate::store::{StoredDevice, StoredResource, StoredWaiter, StoredWork};
 
 /// What the rows of one resource say, on this run's time. Deadlines are wall time on disk, reservations go on for their
 /// whole width, and an unattended waiter counts as seen now: it keeps its place, but not a lease id that it had chosen.
@@ -24,7 +26,8 @@ pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> Resourc
     let calendar = calendar(rows.bookings, rows.holds, rows.holds_paused, now);
     let held = rows.leases.into_iter().map(|(lease, expires_at)| held(lease, expires_at, &calendar, rules, now));
     let held: Vec<Held> = held.collect();
-    let free_since = (!rows.drained && held.is_empty()).then_some(now.wall);
+    let device = device(rows.device, now);
+    let free_since = (!rows.drained && held.is_empty() && device.is_ready()).then_some(now.wall);
     ResourceState {
         held,
         reserved: rows.reserved.into_iter().map(reserved).collect(),
@@ -34,7 +37,25 @@ pub(super) fn restored(rows: StoredResource, rules: &Rules, now: Now) -> Resourc
         idle_since: rows.idle_since,
         free_since,
         calendar,
+        device,
+        notices: Default::default(),
     }
+}
+
+/// What was done to it goes on: a reset and a try begin anew, and a claim is nobody's.
+fn device(stored: StoredDevice, now: Now) -> Device {
+    let StoredDevice { work, claimed, cooling, failure, identity } = stored;
+    let work = match work {
+        StoredWork::None => Work::None,
+        StoredWork::Preparing(of) => Work::Preparing(Box::new(Claim { of, claimant: Claimant::Nobody, at: now.wall })),
+        StoredWork::Resetting(of) => Work::Resetting(Reset { of, since: now.run }),
+        StoredWork::Quarantined { of, fault, why, tries } => {
+            let next = Retry::after(tries, now.run);
+            Work::Quarantined(Quarantine { of, fault, why: why.into(), tries, next })
+        }
+    };
+    let cooling = cooling.map(|(ends_at, width)| Cooling { until: now.run_at(ends_at, width), width, ends_at });
+    Device { work, cooling, failure: failure.map(Arc::new), fence: claimed, identity, ..Device::default() }
 }
 
 fn calendar(bookings: Vec<Booking>, holds: Vec<(Hold, Timestamp)>, holds_paused: bool, now: Now) -> Calendar {
@@ -83,6 +104,7 @@ fn stored_waiter(row: StoredWaiter, resource: &ResourceId, rules: &Rules, now: N
         attendance: Attendance::Unattended { last_seen: now.run },
         returns: None,
         restored: true,
+        not_on: None,
     }
 }
 

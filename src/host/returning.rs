@@ -83,6 +83,7 @@ impl Returning {
                 attendance: Attendance::Attended,
                 returns: None,
                 restored: false,
+                not_on: None,
             }),
         }
     }

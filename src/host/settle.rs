@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::desk::{DeskState, Op, OpKind};
-use super::message::{Asked, FirstGrant, OpId, PendingNow, ReleasedNow, Settled};
+use super::message::{Asked, FirstGrant, Grant, OpId, PendingNow, ReleasedNow, Settled};
 use super::offers::is_shared_now;
 use super::open::{Parked, Stage};
 use super::pump::mode_of;
@@ -85,6 +85,8 @@ impl DeskState {
         }
         self.set_edge(resource);
         self.set_wake(resource);
+        self.look_after(resource);
+        self.pin_device(resource);
         if shown {
             self.report_resource(resource);
         }
@@ -101,7 +103,9 @@ impl DeskState {
     /// A lease exists: it is known before anybody hears of it.
     pub(super) fn granted(&mut self, resource: &ResourceId, held: &Held) {
         let now = self.clock.now();
-        let labels = self.directory.get(resource).map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+        let entry = self.directory.get(resource);
+        let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+        let environment = entry.map(|entry| entry.facts.environment.clone()).unwrap_or_default();
         let lease = &held.lease;
         if self.requests.get(&lease.request_id).is_none() {
             // Nobody has asked for it: it is the node's own grant to the holder of a booking.
@@ -110,7 +114,7 @@ impl DeskState {
         }
         self.ledger.grant(&lease.request_id, &lease.id);
         let expires_at = now.wall_at(held.deadline);
-        self.requests.grant(&lease.request_id, FirstGrant { lease: lease.clone(), expires_at, labels });
+        self.requests.grant(&lease.request_id, FirstGrant { lease: lease.clone(), expires_at, labels, environment });
         self.requests.store(&lease.request_id);
         self.ended.remove(&lease.id);
     }
@@ -132,14 +136,14 @@ impl DeskState {
     pub(super) fn tell(&mut self, end: Told) {
         match end {
             Told::Granted(held) => {
-                let entry = self.directory.get(&held.lease.resource_id);
-                let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
+                let Some(entry) = self.directory.get(&held.lease.resource_id) else { return };
+                let granted = grant(&held, entry, self.clock.now());
                 let id = held.lease.request_id.clone();
                 let offered = match self.open.get_mut(&id).map(|open| &mut open.stage) {
                     Some(stage @ Stage::Offered(_)) => Some(std::mem::replace(stage, Stage::Placing)),
                     _ => None,
                 };
-                self.end_with_lease(&id, grant(&held, &labels, self.clock.now()));
+                self.end_with_lease(&id, granted);
                 if let Some(Stage::Offered(waiter)) = offered {
                     self.waiter_left_pool(&waiter);
                 }
@@ -175,9 +179,9 @@ impl DeskState {
                 let first = if let Reply::Served(first) = reply { first } else { None };
                 self.release_settled(&resource, parked, first);
             }
-            OpKind::Withdraw { request } => match reply {
-                // It has ended, or it had its lease already: both have been told.
-                Reply::Left(_) => {}
+            OpKind::Withdraw { request, why } => match reply {
+                // It has ended, or it had its lease already: both have been told, but for one of which nothing is stored.
+                Reply::Left(left) => self.withdrawn(&request, why, left),
                 reply => self.not_withdrawn(&request, &refusal_of(reply)),
             },
             OpKind::Leave { reply: caller, .. } => {
@@ -195,7 +199,14 @@ impl DeskState {
                 };
                 self.say(caller, answer);
             }
-            OpKind::Drain { reply: caller, .. } => {
+            OpKind::Worked => {
+                self.job_settled(&resource, &reply);
+                if let Reply::Unprepared { waiter, stored, refusal } = reply {
+                    self.unprepared(&resource, *waiter, stored, refusal);
+                }
+            }
+            OpKind::Sighted => self.sighting_settled(&resource, &reply),
+            OpKind::Drain { reply: caller, .. } | OpKind::Clear { reply: caller } => {
                 let (entry, now) = (self.directory.get(&resource), self.clock.now());
                 let answer = match (reply, entry) {
                     (Reply::Done, Some(entry)) => Ok((resource_now(entry, self.link.node(), now), report(entry, now))),
@@ -204,13 +215,11 @@ impl DeskState {
                 self.say(caller, answer);
             }
             OpKind::Renew { lease, authority, reply: caller, .. } => {
-                let answer = match reply {
-                    Reply::Renewed(held) => {
-                        let entry = self.directory.get(&resource);
-                        let labels = entry.map(|entry| entry.spec.labels.clone()).unwrap_or_default();
-                        Ok(grant(&held, &labels, self.clock.now()))
+                let answer = match (reply, self.directory.get(&resource)) {
+                    (Reply::Renewed(held, notices), Some(entry)) => {
+                        Ok(Grant { notices, ..grant(&held, entry, self.clock.now()) })
                     }
-                    reply => Err(self.refusal_of_lease(&lease, &authority, reply)),
+                    (reply, _) => Err(self.refusal_of_lease(&lease, &authority, reply)),
                 };
                 self.say(caller, answer);
             }
@@ -265,6 +274,10 @@ impl DeskState {
         match reply {
             // Whoever asked has been told with the change.
             Reply::Granted(_) => self.came_back(waiter.returns.as_ref()),
+            Reply::Claimed { stored } => {
+                self.claimed(resource, &id, stored);
+                self.came_back(waiter.returns.as_ref());
+            }
             Reply::Waiting => {
                 self.start_waiting(&id, Stage::Room(resource.clone()));
                 self.came_back(waiter.returns.as_ref());

@@ -11,6 +11,7 @@ mod enforced;
 mod fleet_calls;
 mod fleet_waiters;
 mod hand_over;
+mod hands;
 mod holds;
 mod lab;
 mod monitor;
@@ -57,6 +58,7 @@ impl Bench {
             gateway: Some("gateway".parse().unwrap()),
             rules: Rules::default(),
             tickets: TicketKey::new(&[7; 32]),
+            hands: hands::scripted().0,
             clock: Clock::system(),
         };
         Self { host: start(arguments).await.unwrap(), database, _directory: directory }

@@ -37,6 +37,7 @@ impl DeskState {
         for resource in self.retries.due(now.run) {
             self.serve(&resource);
         }
+        self.check_devices(now.run);
         self.give_up_due(now.run);
         if self.returning.until().is_some_and(|until| until <= now.run) {
             self.stop_expecting();
@@ -98,8 +99,16 @@ impl DeskState {
         let now = both.run;
         let (schedule, retries, attention) = (self.schedule.next(), self.retries.next(), self.attention.next());
         let edge = self.edges.next().map(|at| both.run_of(at));
-        let instants =
-            [schedule, edge, retries, attention, self.returning.until(), self.monitor.next(), Some(now + TICK_MAX)];
+        let instants = [
+            schedule,
+            edge,
+            retries,
+            attention,
+            self.jobs.next(),
+            self.returning.until(),
+            self.monitor.next(),
+            Some(now + TICK_MAX),
+        ];
         let soonest = instants.into_iter().flatten().min().unwrap_or(now);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= soonest) {
             return;

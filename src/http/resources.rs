@@ -46,3 +46,13 @@ pub(super) async fn undrain(
     let resource = front.app.coordinator.drain(&caller, &address, false).await?;
     Ok(ok(&OneResource { resource }))
 }
+
+/// `POST /v1/resources/{id}/clear`: brings a device in quarantine back. The coordinator says who may.
+pub(super) async fn clear(
+    State(front): State<Front>,
+    Extension(caller): Extension<Caller>,
+    Id(address): Id<ResourceAddress>,
+) -> Answer {
+    let resource = front.app.coordinator.clear(&caller, &address).await?;
+    Ok(ok(&OneResource { resource }))
+}

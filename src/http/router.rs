@@ -51,6 +51,7 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/resources/{id}/waiting-room", get(waiting_room::show))
         .route("/v1/resources/{id}/waiting-room/me", delete(waiting_room::leave))
         .route("/v1/resources/{id}/drain", post(resources::drain).delete(resources::undrain))
+        .route("/v1/resources/{id}/clear", post(resources::clear))
         .route("/v1/resources/{id}/bookings", get(bookings::of_resource).post(bookings::create))
         .route("/v1/resources/{id}/holds", get(holds::list).post(holds::create))
         .route("/v1/resources/{id}/holds/pause", post(holds::pause))

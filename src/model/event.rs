@@ -84,7 +84,8 @@ events! {
     /// Holds are made again.
     HoldsResumed = "holds.resumed", ["resourceId?"];
     /// A resource is something else now.
-    ResourceStateChanged = "resource.state-changed", ["resourceId", "from", "to", "reason"];
+    ResourceStateChanged = "resource.state-changed",
+        ["resourceId", "from", "to", "reason", "output?", "leaseId?", "device?"];
     /// The link of a worker is up.
     WorkerConnected = "worker.connected", ["worker", "version", "incarnation"];
     /// The link of a worker is down.

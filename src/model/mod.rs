@@ -13,6 +13,7 @@ mod id;
 mod label;
 mod lease;
 mod node;
+mod notice;
 mod proposal;
 mod refusal;
 mod repeat;
@@ -41,6 +42,7 @@ pub use id::{
 pub use label::{LabelKey, LabelValue, Labels};
 pub use lease::{Fence, LeaseRecord, Mode, RenewAsk};
 pub use node::NodeRole;
+pub use notice::{NOTICES_MAX, Notice, NoticeKind};
 pub use proposal::{Proposal, WaitPolicy};
 pub use refusal::{Code, Refusal};
 pub use repeat::{Every, OCCURRENCES_MAX, Repeat};

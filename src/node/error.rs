@@ -28,6 +28,15 @@ pub enum StartError {
         /// `cert` or `key`.
         key: &'static str,
     },
+    /// Its own program, which guards what it runs, is not found.
+    #[error("node {node} does not find its own program; reinstall it, and see that /proc is there")]
+    Guard {
+        /// Which node.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// Its directory cannot be made private.
     #[error("cannot use {path} as the directory of a node; check lab.state_dir and who may write there")]
     Directory {

@@ -10,6 +10,7 @@ use super::running::{Core, Link, first, registered};
 use super::{Ended, Prepared, Reloader, Running, StartError, Surroundings};
 use crate::admission::ticket::TicketKey;
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
+use crate::driver::{Drivers, Guard, Programs};
 use crate::host::uplink::{Standings, Uplink};
 use crate::host::{self, Host, HostArguments};
 use crate::http::{App, Server};
@@ -26,6 +27,7 @@ pub(super) async fn start(
 ) -> Result<Running, StartError> {
     let config: &WorkerConfig = (lab.workers.iter().find(|worker| worker.name == node.name))
         .expect("a worker is prepared only where the lab file has it");
+    let guard = Guard::of_this_process().map_err(|source| StartError::Guard { node: node.name.clone(), source })?;
     let arguments = HostArguments {
         name: node.name.clone(),
         database: node.directory.join("berth.db"),
@@ -33,6 +35,7 @@ pub(super) async fn start(
         gateway: lab.gateway.as_ref().map(|gateway| gateway.name.clone()),
         rules: lab.rules.clone(),
         tickets: TicketKey::new(&node.identity.derive("waiting ticket")),
+        hands: Arc::new(Drivers { programs: Arc::new(Programs::new(guard)) }),
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };

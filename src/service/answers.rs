@@ -1,10 +1,9 @@
 //! The objects that views travel in: one per answer, named after what it holds (SPEC §13).
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::views::{EventView, LeaseView, RequestView, ResourceView, WorkerView};
-use crate::model::time::instant;
+pub use crate::model::Notice;
 use crate::model::{Mode, ResourceId, Ticket};
 use crate::trust::{Secret, TokenInfo};
 
@@ -43,17 +42,6 @@ pub struct Renewed {
     pub lease: LeaseView,
     /// What happened to the device since the last renew.
     pub notices: Vec<Notice>,
-}
-
-/// Something that happened to a device while it was leased.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Notice {
-    /// When.
-    #[serde(with = "instant")]
-    pub at: Timestamp,
-    /// What, for people.
-    pub message: String,
 }
 
 /// Answer to leaving a waiting room.

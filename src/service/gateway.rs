@@ -173,11 +173,14 @@ impl GatewayService {
             }
             Some(brief)
         };
+        let until = seen.device.as_ref().and_then(|device| device.until).filter(|_| seen.held.is_empty());
         ResourceView {
             id: resource.id.clone(),
             labels: seen.labels.clone(),
             state: seen.device(),
-            reason: None,
+            reason: seen.device.as_ref().and_then(|device| device.reason.clone()),
+            until: until.map(|until| self.clock.now().wall_at(until)),
+            failure: None,
             fence: seen.fence,
             max_shared: seen.max_shared,
             queue_length: seen.queue_length,
@@ -304,6 +307,17 @@ impl Coordinator for GatewayService {
     async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal> {
         caller.must_be_admin(if drained { "drain a resource" } else { "undrain a resource" })?;
         match self.room(address, RoomAsk::Drain { resource: address.id.clone(), drained }).await? {
+            RoomSaid::Resource(resource) => {
+                let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
+                Ok(self.resource_view(&resource, &leases, caller))
+            }
+            other => Err(does_not_fit(&other)),
+        }
+    }
+
+    async fn clear(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal> {
+        caller.must_be_admin("clear a resource")?;
+        match self.room(address, RoomAsk::Clear { resource: address.id.clone() }).await? {
             RoomSaid::Resource(resource) => {
                 let leases = by_grant(self.ask(FrontMessage::AllLeases).await?);
                 Ok(self.resource_view(&resource, &leases, caller))

@@ -26,7 +26,7 @@ use crate::host::message::{
 use crate::host::uplink::{Linked, Standing};
 use crate::model::{
     Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester,
-    ResourceAddress, Selector, Target, Ttl,
+    ResourceAddress, Role, Selector, Target, Ttl,
 };
 use crate::store::EventLog;
 
@@ -87,7 +87,7 @@ impl HostService {
 
     fn lease_view(&self, grant: &Grant) -> LeaseView {
         let view = LeaseView::new(&grant.lease, grant.deadline, &grant.labels, self.clock.now());
-        LeaseView { expires_at: grant.expires_at, ..view }
+        LeaseView { expires_at: grant.expires_at, environment: grant.environment.clone(), ..view }
     }
 
     fn request_view(&self, id: RequestId, now: RequestNow) -> RequestView {
@@ -99,6 +99,7 @@ impl HostService {
                 let deadline = now.run_at(first.expires_at, first.lease.ttl);
                 let mut view = LeaseView::new(&first.lease, deadline, &first.labels, now);
                 view.expires_at = first.expires_at;
+                view.environment = first.environment;
                 (State::Granted, Some(view), None)
             }
             RequestState::Failed(refusal) => (State::Failed, None, Some(refusal)),
@@ -128,6 +129,8 @@ impl HostService {
             labels: spec.labels.clone(),
             state: resource.state,
             reason: resource.reason.clone(),
+            until: resource.until,
+            failure: resource.failure.clone().filter(|_| caller.role != Role::Agent),
             fence: resource.fence,
             max_shared: spec.max_shared.get(),
             queue_length: resource.queue_length,
@@ -243,7 +246,7 @@ impl Coordinator for HostService {
         let build = |reply| DeskMessage::Renew { lease, fence, ttl, allow_shorter, authority, reply };
         let grant = self.change(build).await?;
         // A device without a driver has nothing to tell.
-        Ok(Renewed { lease: self.lease_view(&grant), notices: Vec::new() })
+        Ok(Renewed { lease: self.lease_view(&grant), notices: grant.notices })
     }
 
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {
@@ -267,6 +270,13 @@ impl Coordinator for HostService {
         caller.must_be_admin(if drained { "drain a resource" } else { "undrain a resource" })?;
         let address = address.clone();
         let (found, _) = self.change(|reply| DeskMessage::Drain { address, drained, reply }).await?;
+        Ok(self.resource_view(&found, caller))
+    }
+
+    async fn clear(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal> {
+        caller.must_be_admin("clear a resource")?;
+        let address = address.clone();
+        let (found, _) = self.change(|reply| DeskMessage::Clear { address, reply }).await?;
         Ok(self.resource_view(&found, caller))
     }
 

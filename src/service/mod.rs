@@ -68,6 +68,9 @@ pub trait Coordinator: Calendars + WorkerOperations {
     /// Takes a resource out, or brings it back; for admins.
     async fn drain(&self, caller: &Caller, address: &ResourceAddress, drained: bool) -> Result<ResourceView, Refusal>;
 
+    /// Brings a device in quarantine back: an operator says that it is as it should be; for admins.
+    async fn clear(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal>;
+
     /// Who waits for a resource by its name; for admins.
     async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal>;
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Now, RunTime};
 use crate::model::time::{instant, instant_option, whole_ms};
 use crate::model::{
-    Caller, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, LeaseRecord, Mode, NodeName, NodeRole, Note,
-    Priority, Refusal, RequestId, Requester, ResourceId, Role, Ticket, WaitingFor,
+    Caller, DeviceState, EventId, EventKind, Fence, HookFailure, Labels, LeaseId, LeaseRecord, Mode, NodeName,
+    NodeRole, Note, Priority, Refusal, RequestId, Requester, ResourceId, Role, Ticket, WaitingFor,
 };
 
 /// A lease.
@@ -184,6 +184,12 @@ pub struct ResourceView {
     /// More about that, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Until when that lasts, as far as anybody can tell.
+    #[serde(with = "instant_option", default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// The hook that failed last, until one succeeds; for admins and viewers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<HookFailure>,
     /// The fence of its latest grant.
     pub fence: Fence,
     /// How many shared leases may coexist.

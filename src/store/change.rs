@@ -4,7 +4,7 @@ mod calendar;
 
 use rusqlite::Connection;
 
-use super::row::{lease, node, request, resource, waiter};
+use super::row::{device, lease, node, request, resource, waiter};
 use crate::admission::resource::Change;
 use crate::clock::Now;
 use crate::model::ResourceId;
@@ -47,6 +47,7 @@ pub(super) fn write(
         Change::Reserved(reservation) => waiter::reserve(connection, resource, reservation),
         Change::Unreserved { holder } => waiter::unreserve(connection, resource, holder),
         Change::Drained { drained, .. } => resource::drain(connection, resource, *drained),
+        Change::Device(change) => device::write(connection, resource, change),
         Change::Calendar(change) => calendar::write(connection, change, resource, now),
         Change::NodeHoldsPaused(why) => node::pause_holds(connection, why.as_deref()),
         Change::NodeDrained(drained) => node::drain(connection, *drained),
@@ -58,6 +59,8 @@ pub(super) fn write(
         | Change::Seen { .. }
         | Change::Rejected { .. }
         | Change::Declined { .. }
+        | Change::StateChanged { .. }
+        | Change::Noticed { .. }
         | Change::Violated { .. } => Ok(()),
     }
 }

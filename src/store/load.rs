@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Params, Row};
 
-use super::row::{Unreadable, booking, hold, lease, node, request, resource, waiter};
+use super::row::{Unreadable, booking, device, hold, lease, node, request, resource, waiter};
 use super::{Loaded, OpenError, ReadError, Reopened, StoredResource, invariant};
 use crate::model::{RequestId, ResourceId};
 
@@ -41,6 +41,11 @@ pub(super) fn everything(connection: &Connection, path: &Path, incarnation: u64)
     table.each("hold", "SELECT * FROM hold ORDER BY starts_at, id", [], |row| {
         let (hold, expires_at) = hold::read(row)?;
         of(&mut resources, &hold.resource_id)?.holds.push((hold, expires_at));
+        Ok(())
+    })?;
+    table.each("device", "SELECT * FROM device", [], |row| {
+        let (resource, device) = device::read(row)?;
+        of(&mut resources, &resource)?.device = device;
         Ok(())
     })?;
     let mut requests = Vec::new();
@@ -103,6 +108,10 @@ pub(super) fn resource(
     let select = "SELECT * FROM hold WHERE resource_id = ?1 ORDER BY starts_at, id";
     table.each("hold", select, [id.as_str()], |row| {
         found.holds.push(hold::read(row)?);
+        Ok(())
+    })?;
+    table.each("device", "SELECT * FROM device WHERE resource_id = ?1", [id.as_str()], |row| {
+        found.device = device::read(row)?.1;
         Ok(())
     })?;
     let mut stored = None;

@@ -2,12 +2,13 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("migrations/0001_leases.sql"),
     include_str!("migrations/0002_chosen_lease_ids.sql"),
     include_str!("migrations/0003_waiting_rooms_and_events.sql"),
     include_str!("migrations/0004_bookings_and_holds.sql"),
     include_str!("migrations/0005_worker_drain.sql"),
+    include_str!("migrations/0006_devices.sql"),
 ];
 
 /// The schema version that this Berth writes; SQLite's `user_version`.

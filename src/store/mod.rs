@@ -25,4 +25,4 @@ pub use event_log::{EVENTS_READ_MAX, EventFilter, EventLog, EventRecord};
 pub use invariant::{Invariants, VIOLATIONS_MAX, Violation};
 pub use journal::{Journal, JournalFull, OpenRequest, OpenedJournal, Past, RelayedEvent, RelayedPage, Relays};
 pub use migrations::SCHEMA_VERSION;
-pub use stored::{Loaded, StoredOutcome, StoredRequest, StoredResource, StoredWaiter};
+pub use stored::{Loaded, StoredDevice, StoredOutcome, StoredRequest, StoredResource, StoredWaiter, StoredWork};

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use super::Violation;
 use crate::admission::Joined;
-use crate::admission::resource::{EndReason, Place};
+use crate::admission::resource::{EndReason, OfLease, Place};
 use crate::model::{
-    Booking, Fence, Fingerprint, Hold, IdempotencyKey, LeaseRecord, Mode, Note, Priority, Refusal, RequestId,
-    Requester, ResourceId,
+    Booking, DeviceIdentity, Fence, Fingerprint, Hold, HookFailure, HookKind, IdempotencyKey, LeaseRecord, Mode, Note,
+    Priority, Refusal, RequestId, Requester, ResourceId,
 };
 
 /// Everything a node needs to know to go on where it was.
@@ -53,6 +53,46 @@ pub struct StoredResource {
     pub holds: Vec<(Hold, Timestamp)>,
     /// True when an operator has stopped new holds on it.
     pub holds_paused: bool,
+    /// What is done to its device.
+    pub device: StoredDevice,
+}
+
+/// A device, as it stands on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoredDevice {
+    /// What is done to it.
+    pub work: StoredWork,
+    /// The fence of its latest claim; 0 where there was none.
+    pub claimed: Fence,
+    /// Until when it is left alone, wall time, and how long that was to be.
+    pub cooling: Option<(Timestamp, Duration)>,
+    /// The hook that failed last.
+    pub failure: Option<HookFailure>,
+    /// What tells it from every other.
+    pub identity: Option<DeviceIdentity>,
+}
+
+/// What is done to a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StoredWork {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was made ready for this lease, which does not exist.
+    Preparing(OfLease),
+    /// It is brought back after this lease.
+    Resetting(OfLease),
+    /// It has failed.
+    Quarantined {
+        /// After this lease, if there was one.
+        of: Option<OfLease>,
+        /// What has failed.
+        fault: HookKind,
+        /// Why.
+        why: String,
+        /// How often it was tried again.
+        tries: u32,
+    },
 }
 
 impl StoredResource {
@@ -69,6 +109,7 @@ impl StoredResource {
             bookings: Vec::new(),
             holds: Vec::new(),
             holds_paused: false,
+            device: StoredDevice::default(),
         }
     }
 }

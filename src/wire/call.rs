@@ -39,7 +39,7 @@ use super::report::LeaseRow;
 use super::requests::Place;
 use super::room::{RoomAnswer, RoomAsk};
 use crate::model::{
-    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Priority, Refusal,
+    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Notice, Priority, Refusal,
     RequestId, Requester, Target, Ticket,
 };
 
@@ -228,7 +228,7 @@ impl Answer {
     pub fn age(&mut self, by: Duration) {
         match self {
             Answer::Granted(granted) | Answer::Settled(Some(granted)) | Answer::Renewed(granted) => {
-                granted.lease.age(by)
+                granted.lease.age(by.saturating_sub(Duration::from_millis(granted.worked_ms)))
             }
             Answer::Room(RoomAnswer::Resource(report)) => report.leases.iter_mut().for_each(|lease| lease.age(by)),
             Answer::Settled(None)
@@ -251,4 +251,16 @@ pub struct Granted {
     pub resource: crate::model::ResourceId,
     /// The lease.
     pub lease: LeaseRow,
+    /// How long the worker had the call before it answered, in ms: a device may have been made ready meanwhile. What the
+    /// lease has left counts from the answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub worked_ms: u64,
+    /// What happened to the device since the lease was renewed last; with a renewal only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }

@@ -5,8 +5,8 @@
 //! The number of a record is the first 8 bytes, big-endian, of the SHA-256 of its parts. Each part is preceded by its
 //! length in bytes, 8 bytes, big-endian. Numbers are decimal text, truth is `true` or `false`, times are Unix microseconds.
 //!
-//! - **A resource**: `resource`, id, fence, grantable, drained, max shared, queue length, reserved; then key and value of
-//!   each label in the order of the keys; then of each lease in the order of their ids: id, fence, renewed at, ttl in ms.
+//! - **A resource**: `resource`, id, fence, grantable, drained, max shared, queue length, reserved; then, where its
+//!   device is not ready, `device` and its state; then key and value of each label in the order of the keys; then of each lease in the order of their ids: id, fence, renewed at, ttl in ms.
 //!   The time that is left and the next window pass by themselves and are not in it.
 //! - **A waiting request**: `waiting`, request, requester, resource.
 
@@ -25,6 +25,10 @@ pub fn of_resource(report: &ResourceReport) -> u64 {
     digest.add(&report.max_shared.to_string());
     digest.add(&report.queue_length.to_string());
     digest.add(&report.reserved.to_string());
+    if let Some(device) = &report.device {
+        digest.add("device");
+        digest.add(device.state.as_str());
+    }
     for (key, value) in &report.labels {
         digest.add(key.as_str());
         digest.add(value.as_str());

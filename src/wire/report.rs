@@ -20,6 +20,7 @@
 //! Times are Unix microseconds of the worker's wall clock. Deadlines travel as the time that is left when the record
 //! is made, so that no clock is compared with another.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,7 +32,8 @@ use super::requests::{SettledRow, WaitingRow};
 use crate::limits::{REQUEST_ROWS_PER_FRAME_MAX, SNAPSHOT_CHUNK_RECORDS_MAX};
 use crate::model::time::{micros, whole_ms};
 use crate::model::{
-    Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note, RequestId, Requester, ResourceId,
+    DeviceIdentity, DeviceState, Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note,
+    RequestId, Requester, ResourceId,
 };
 
 /// The layout of [`LeaseRow`] in a snapshot; a reader refuses a snapshot of another.
@@ -101,7 +103,6 @@ pub struct Delta {
 /// What a delta is about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
 pub enum Changed {
     /// A resource is now like this.
     Resource(ResourceReport),
@@ -172,8 +173,31 @@ pub struct ResourceReport {
     /// The window of an enforced booking or hold that is on or comes next.
     #[serde(default)]
     pub next_window: Option<NextWindow>,
+    /// What keeps its device from being granted, beside its leases; none when it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceReport>,
+    /// What a holder needs to reach the device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// What tells the device from every other, where its driver can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<DeviceIdentity>,
     /// Its active leases.
     pub leases: Vec<LeaseRow>,
+}
+
+/// Why a device is not granted, beside its leases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceReport {
+    /// What it would be without them.
+    pub state: DeviceState,
+    /// More about that, for people; at most 512 characters.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// How long that lasts at the most, as far as anybody can tell, in ms from when the record is made.
+    #[serde(default)]
+    pub ends_in_ms: Option<u64>,
 }
 
 /// A window in which only one may lease a resource.
@@ -366,6 +390,9 @@ mod tests {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: BTreeMap::new(),
+            identity: None,
             leases: Vec::new(),
         }
     }

@@ -39,11 +39,17 @@ pub enum RoomAsk {
         /// Which of the two.
         drained: bool,
     },
+    /// Bring a device in quarantine back. Answer: `resource`.
+    Clear {
+        /// Which resource.
+        resource: ResourceId,
+    },
 }
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time")]
 pub enum RoomAnswer {
     /// Those who wait, in their order.
     Waiters {

@@ -109,6 +109,9 @@ pub fn report(resource: &str, leases: Vec<LeaseRow>) -> ResourceReport {
         queue_length: 0,
         reserved: 0,
         next_window: None,
+        device: None,
+        environment: Default::default(),
+        identity: None,
         leases,
     }
 }

@@ -76,7 +76,14 @@ impl Unanswered {
             fingerprint: self.fingerprint,
             asked_ttl: None,
         };
-        Grant { lease, deadline: now.run + self.ask.ttl, expires_at: now.wall, labels: Default::default() }
+        Grant {
+            lease,
+            deadline: now.run + self.ask.ttl,
+            expires_at: now.wall,
+            labels: Default::default(),
+            environment: Default::default(),
+            notices: Vec::new(),
+        }
     }
 }
 

@@ -67,6 +67,8 @@ pub enum Miss {
     NoShow,
     /// The resource was not free in its whole window.
     Overrun,
+    /// The device could not be made ready for it.
+    DeviceFailed,
 }
 
 impl Miss {
@@ -75,6 +77,7 @@ impl Miss {
         match self {
             Miss::NoShow => "no-show",
             Miss::Overrun => "overrun",
+            Miss::DeviceFailed => "device-failed",
         }
     }
 }

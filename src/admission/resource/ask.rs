@@ -4,7 +4,8 @@ use super::booked;
 use super::draft::Draft;
 use super::refuse;
 use super::serve::{Turn, turn};
-use super::{Change, Departure, Otherwise, Place, Rejection, Reply, Waiter};
+use super::work;
+use super::{Change, Departure, Held, Otherwise, Place, Rejection, Reply, Waiter};
 use crate::admission::{Attendance, Rank, Speaker};
 use crate::limits::STORE_GROUP_MAX;
 use crate::model::{LeftOut, Mode, Proposal, RequestId, Requester, WaitPolicy};
@@ -28,10 +29,13 @@ pub(super) fn ask(
         if let Some(standing) = standing {
             draft.leave(standing, Departure::Granted);
         }
-        if speaker == Speaker::Requester {
-            draft.push(requested(&waiter, otherwise.policy(), false));
+        // One that is granted at once is stored with its lease; one that has to be made ready for is stored now.
+        let claims = work::claims(draft);
+        let stored = claims && (speaker == Speaker::Requester || matches!(otherwise, Otherwise::Wait(_)));
+        if speaker == Speaker::Requester || stored {
+            draft.push(requested(&waiter, otherwise.policy(), stored));
         }
-        return Reply::Granted(draft.grant(&waiter.proposal));
+        return given(work::give(draft, waiter, stored), stored);
     }
     match otherwise {
         Otherwise::Decline(_) => Reply::Declined,
@@ -54,18 +58,30 @@ pub(super) fn ask(
     }
 }
 
-/// One of the pool that the node has found to be the first for this resource. It has been stored when it began to wait.
-pub(super) fn offer(draft: &mut Draft<'_>, waiter: &Waiter) -> Reply {
-    if can_take(draft, waiter) { Reply::Granted(draft.grant(&waiter.proposal)) } else { Reply::Declined }
+/// One that the node has found to be the first for this resource: of the pool, or one that another device has failed. It
+/// was stored when it began to wait, but for a gateway's.
+pub(super) fn offer(draft: &mut Draft<'_>, waiter: &Waiter, stored: bool) -> Reply {
+    if can_take(draft, waiter) { given(work::give(draft, waiter.clone(), stored), stored) } else { Reply::Declined }
+}
+
+fn given(held: Option<Held>, stored: bool) -> Reply {
+    held.map_or(Reply::Claimed { stored }, Reply::Granted)
 }
 
 /// Takes an attended waiter out, if it still waits.
 pub(super) fn withdraw(draft: &mut Draft<'_>, request: &RequestId, why: Rejection) -> Reply {
-    let Some(waiter) = draft.waiter(request).filter(|waiter| waiter.is_attended()).cloned() else {
-        return Reply::Left(false);
+    let proposal = match draft.waiter(request).filter(|waiter| waiter.is_attended()).cloned() {
+        Some(waiter) => {
+            let proposal = waiter.proposal.clone();
+            draft.leave(waiter, Departure::Rejected);
+            proposal
+        }
+        None => match work::give_up_claim(draft, request, "the request was given up") {
+            Some((waiter, true)) => waiter.proposal,
+            Some((_, false)) => return Reply::Left(true),
+            None => return Reply::Left(false),
+        },
     };
-    let proposal = waiter.proposal.clone();
-    draft.leave(waiter, Departure::Rejected);
     let refusal = refuse::withdrawn(&proposal, why, draft.around.rules);
     draft.push(Change::Rejected { proposal, reason: why, refusal, waited: true, at: draft.around.now.wall });
     Reply::Left(true)
@@ -141,6 +157,7 @@ fn again(draft: &Draft<'_>, standing: &Waiter, asked: Waiter, left_out: LeftOut)
         attendance: Attendance::Unattended { last_seen: draft.around.now.run },
         returns: None,
         restored: false,
+        not_on: None,
     }
 }
 
@@ -181,7 +198,7 @@ fn is_same(standing: &Waiter, waiter: &Waiter) -> bool {
 /// True when the resource has room for it and nobody is ahead whose turn it is.
 pub(super) fn can_take(draft: &Draft<'_>, waiter: &Waiter) -> bool {
     let holder = &waiter.proposal.holder;
-    let fits = draft.fits(waiter.proposal.mode, holder);
+    let fits = draft.fits(waiter.proposal.mode, holder) && waiter.not_on.as_ref() != Some(&draft.around.spec.id);
     #[cfg(feature = "fault-double-grant")]
     let fits = fits || super::fault::overlooks_the_holder();
     if !fits || !booked::admits(draft, &waiter.proposal) {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Change, Departure, Held, Reply, Waiter};
+use super::{Change, Departure, Held, Reply, Waiter, work};
 use crate::admission::calendar::{self, BookingMove, CalendarChange, CalendarCommand, ClaimOf, Miss, Room};
 use crate::model::time::{remaining, whole};
 use crate::model::{
-    Booking, BookingMode, BookingPolicy, BookingStatus, Fingerprint, LeaseRecord, Mode, Proposal, Requester,
-    ResourceAddress, Target,
+    Booking, BookingId, BookingMode, BookingPolicy, BookingStatus, Fence, Fingerprint, LeaseRecord, Mode, Proposal,
+    Requester, ResourceAddress, Target,
 };
 
 /// Bookings that one decision finds missed at most; the next one finds the rest.
@@ -95,7 +95,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) -> Option<Requester> {
         push(draft, &booking, BookingMove::Fulfilled, Some(&held.lease));
         return None;
     }
-    if !draft.held.is_empty() || draft.is_drained() {
+    if !draft.held.is_empty() || draft.is_out() {
         return None;
     }
     if policy.auto_acquire {
@@ -171,8 +171,31 @@ fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
         None => own_proposal(draft, booking, ttl)?,
     };
     keep_for_none_but(draft, None);
-    draft.grant_for(&proposal, now.run + ttl);
+    if !work::claim_for_booking(draft, &booking.id, &proposal) {
+        draft.grant_for(&proposal, now.run + ttl, draft.next_fence());
+    }
     Some(booking.holder.clone())
+}
+
+/// The lease of a booking whose device has been made ready, until the end of the window; none where the booking is no more.
+pub(super) fn grant_claimed(
+    draft: &mut Draft<'_>,
+    booking: &BookingId,
+    proposal: &Proposal,
+    fence: Fence,
+) -> Option<Held> {
+    let now = draft.around.now;
+    let booking = open_now(draft).filter(|open| open.id == *booking)?;
+    let ttl = whole(remaining(now.wall, booking.window.ends_at()));
+    let proposal = Proposal { ttl, ..proposal.clone() };
+    (!ttl.is_zero()).then(|| draft.grant_for(&proposal, now.run + ttl, fence))
+}
+
+/// A booking comes to nothing.
+pub(super) fn missed(draft: &mut Draft<'_>, booking: &BookingId, why: Miss) {
+    if let Some(booking) = open_now(draft).filter(|open| open.id == *booking) {
+        push(draft, &booking, BookingMove::Missed(why), None);
+    }
 }
 
 /// The lease that nobody has asked for but by booking.

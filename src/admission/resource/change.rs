@@ -1,16 +1,19 @@
 //! Facts: what a transaction writes and what [`apply`] makes true.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::device::{Cooling, Device, Health, Work};
 use super::{Held, Reservation, ResourceState};
 use crate::admission::calendar::{self, CalendarChange};
 use crate::admission::{Joined, Waiter};
 use crate::clock::RunTime;
 use crate::model::{
-    Code, DeviceState, LeaseRecord, Mode, Note, Priority, Proposal, Refusal, RequestId, Requester, Target, WaitPolicy,
+    Code, DeviceIdentity, DeviceState, HookFailure, LeaseId, LeaseRecord, Mode, NOTICES_MAX, Note, Notice, Priority,
+    Proposal, Refusal, RequestId, Requester, Target, WaitPolicy,
 };
 
 /// A fact. A list of these is what one transaction writes.
@@ -135,6 +138,30 @@ pub enum Change {
         /// When, wall time.
         at: Timestamp,
     },
+    /// Something is done to its device, or known of it.
+    Device(DeviceChange),
+    /// What it is doing is another thing than before.
+    StateChanged {
+        /// What it was.
+        from: DeviceState,
+        /// What it is.
+        to: DeviceState,
+        /// Why.
+        reason: String,
+        /// The end of what the hook wrote that has led to it, if one has failed.
+        output: Option<String>,
+        /// When, wall time.
+        at: Timestamp,
+    },
+    /// A holder is to be told something of its device. In memory; its event is on disk.
+    Noticed {
+        /// Which lease.
+        lease: LeaseId,
+        /// Whose.
+        holder: Requester,
+        /// What.
+        notice: Notice,
+    },
     /// Something has changed in its calendar.
     Calendar(CalendarChange),
     /// No new holds are made on the whole node, and why; or they are made again.
@@ -148,10 +175,35 @@ pub enum Change {
     },
 }
 
+/// A fact of a device: that part of it is like this now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceChange {
+    /// What is done to it.
+    Work {
+        /// That.
+        work: Work,
+        /// When, wall time.
+        at: Timestamp,
+    },
+    /// Until when it is left alone.
+    Cooling(Option<Cooling>),
+    /// The hook that failed last.
+    Failure(Option<Arc<HookFailure>>),
+    /// What tells it from every other.
+    Identity(Option<DeviceIdentity>),
+    /// Why it is not there. Nothing on disk.
+    Absent(Option<Arc<str>>),
+    /// How its checks went. Nothing on disk.
+    Health(Health),
+    /// How long its last reset took. Nothing on disk.
+    ResetTook(Duration),
+}
+
 impl Change {
     /// False for what lives in memory only.
     pub fn is_durable(&self) -> bool {
-        !matches!(self, Change::Seen { .. })
+        use DeviceChange::{Absent, Health, ResetTook};
+        !matches!(self, Change::Seen { .. } | Change::Device(Absent(_) | Health(_) | ResetTook(_)))
     }
 }
 
@@ -259,6 +311,8 @@ pub enum Rejection {
     Abandoned,
     /// The gateway has taken its dispatch back: the request goes on there, and nothing is left of it here.
     TakenBack,
+    /// The device could not be made ready for it.
+    DeviceFailed,
     /// The node was restarted while it waited.
     DaemonRestarted,
     /// The node could not carry it out.
@@ -277,6 +331,7 @@ impl Rejection {
             Rejection::Cancelled => "cancelled",
             Rejection::Abandoned => "abandoned",
             Rejection::TakenBack => "taken-back",
+            Rejection::DeviceFailed => "device-failed",
             Rejection::DaemonRestarted => "daemon-restarted",
             Rejection::WorkerFailed => "worker-failed",
         }
@@ -284,7 +339,7 @@ impl Rejection {
 
     /// True when the key of the request goes on standing for this outcome (SPEC §2, check 2).
     pub fn is_remembered(self) -> bool {
-        matches!(self, Rejection::Timeout | Rejection::Cancelled)
+        matches!(self, Rejection::Timeout | Rejection::Cancelled | Rejection::DeviceFailed)
     }
 }
 
@@ -297,16 +352,20 @@ pub fn apply(state: &mut ResourceState, change: Change) {
             state.queue.remove(&lease.request_id);
             state.held.push(Held { lease, deadline, last_end });
         }
-        Change::Renewed { lease, deadline, .. } => {
+        Change::Renewed { lease, deadline, told, .. } => {
+            if told {
+                state.notices.remove(&lease.id);
+            }
             if let Some(held) = state.held.iter_mut().find(|held| held.lease.id == lease.id) {
                 held.renew(lease, deadline);
             }
         }
         Change::Ended { lease, at, .. } => {
             state.held.retain(|held| held.lease.id != lease.id);
+            state.notices.remove(&lease.id);
             if state.held.is_empty() {
                 state.idle_since = Some(at);
-                state.free_since = (!state.drained).then_some(at);
+                state.set_free(at);
             }
         }
         Change::Joined { waiter, .. } => state.queue.join(waiter),
@@ -325,7 +384,29 @@ pub fn apply(state: &mut ResourceState, change: Change) {
         Change::Unreserved { holder } => state.reserved.retain(|reservation| reservation.holder != holder),
         Change::Drained { drained, at, .. } => {
             state.drained = drained;
-            state.free_since = (!drained && state.held.is_empty()).then_some(at);
+            state.free_since = None;
+            state.set_free(at);
+        }
+        Change::Device(DeviceChange::Work { work, at }) => {
+            if let Work::Preparing(claim) = &work {
+                state.device.fence = state.device.fence.max(claim.of.fence);
+                if let Some(request) = claim.request() {
+                    state.queue.remove(request);
+                }
+            } else if state.device.claim().is_some() {
+                state.idle_since = Some(at);
+            }
+            state.device.work = work;
+            state.set_free(at);
+        }
+        Change::Device(change) => apply_to_device(&mut state.device, change),
+        Change::StateChanged { at, .. } => state.set_free(at),
+        Change::Noticed { lease, notice, .. } => {
+            let notices = state.notices.entry(lease).or_default();
+            if notices.len() >= NOTICES_MAX {
+                notices.remove(0);
+            }
+            notices.push(notice);
         }
         Change::Calendar(change) => calendar::apply(&mut state.calendar, change),
         Change::Requested { .. }
@@ -335,5 +416,23 @@ pub fn apply(state: &mut ResourceState, change: Change) {
         | Change::NodeHoldsPaused(_)
         | Change::NodeDrained(_)
         | Change::Violated { .. } => {}
+    }
+}
+
+/// The same of the device alone.
+pub(super) fn apply_to_device(device: &mut Device, change: DeviceChange) {
+    match change {
+        DeviceChange::Work { work, .. } => {
+            if let Work::Preparing(claim) = &work {
+                device.fence = device.fence.max(claim.of.fence);
+            }
+            device.work = work;
+        }
+        DeviceChange::Cooling(cooling) => device.cooling = cooling,
+        DeviceChange::Failure(failure) => device.failure = failure,
+        DeviceChange::Identity(identity) => device.identity = identity,
+        DeviceChange::Absent(absent) => device.absent = absent,
+        DeviceChange::Health(health) => device.health = health,
+        DeviceChange::ResetTook(took) => device.reset_took = Some(took),
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::change::apply_to_device;
+use super::device::{Device, Work};
 use super::{
-    Around, Change, Departure, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked, uplink,
+    Around, Change, Departure, DeviceChange, EndReason, Held, Rank, Reservation, ResourceState, Rivals, Waiter, booked,
+    uplink, work,
 };
 use crate::admission::calendar::{self, Calendar, Doors};
 use crate::clock::RunTime;
@@ -21,6 +24,9 @@ pub(super) struct Draft<'a> {
     pub(super) held: Vec<Held>,
     pub(super) reserved: Vec<Reservation>,
     pub(super) drained: bool,
+    pub(super) device: Device,
+    /// The state that was told last.
+    told: DeviceState,
     pub(super) calendar: Calendar,
     /// What the calendar leaves of it.
     pub(super) doors: Doors,
@@ -45,6 +51,8 @@ impl<'a> Draft<'a> {
             held: state.held.clone(),
             reserved: state.reserved.clone(),
             drained: state.drained,
+            device: state.device.clone(),
+            told: state.device(around.node),
             calendar: state.calendar.clone(),
             doors: state.doors(around.spec, around.now.wall),
             fence: state.fence,
@@ -62,6 +70,7 @@ impl<'a> Draft<'a> {
     pub(super) fn settle_time(&mut self) {
         let now = self.around.now;
         self.expire();
+        work::settle_time(self);
         let lapsed: Vec<_> = self.reserved.iter().filter(|kept| kept.until <= now.run).cloned().collect();
         for reservation in lapsed {
             self.push(Change::Unreserved { holder: reservation.holder });
@@ -106,6 +115,15 @@ impl<'a> Draft<'a> {
                 self.held.retain(|held| held.lease.id != lease.id);
                 self.freed = true;
             }
+            Change::Device(change) => {
+                if let DeviceChange::Work { work: Work::Preparing(claim), .. } = change
+                    && let Some(request) = claim.request()
+                {
+                    self.come.retain(|waiter| waiter.proposal.request != *request);
+                    self.gone.insert(request.clone());
+                }
+                apply_to_device(&mut self.device, change.clone());
+            }
             Change::Joined { waiter, .. } => self.come.push(waiter.clone()),
             Change::Moved { former, waiter } => {
                 self.gone.insert(former.clone());
@@ -131,6 +149,8 @@ impl<'a> Draft<'a> {
             | Change::Seen { .. }
             | Change::Rejected { .. }
             | Change::Declined { .. }
+            | Change::StateChanged { .. }
+            | Change::Noticed { .. }
             | Change::NodeHoldsPaused(_)
             | Change::NodeDrained(_)
             | Change::Violated { .. } => {}
@@ -148,14 +168,38 @@ impl<'a> Draft<'a> {
         let now = self.around.now;
         let room = booked::room(self, &proposal.holder, proposal.by_admin);
         let ttl = room.fitted(proposal.ttl, proposal.allow_shorter, now.wall).unwrap_or(proposal.ttl);
+        self.grant_within(proposal, ttl, self.next_fence())
+    }
+
+    /// Grants the lease of a claim, cut to fit where a booking has come in its way meanwhile; none where there is no room
+    /// at all any more.
+    pub(super) fn grant_claimed(&mut self, proposal: &Proposal, fence: Fence) -> Option<Held> {
+        let room = booked::room(self, &proposal.holder, proposal.by_admin);
+        let ttl = room.fitted(proposal.ttl, true, self.around.now.wall)?;
+        Some(self.grant_within(proposal, ttl, fence))
+    }
+
+    fn grant_within(&mut self, proposal: &Proposal, ttl: Duration, fence: Fence) -> Held {
+        let now = self.around.now;
         let last_end = self.around.max_total.map(|longest| now.run + longest);
-        self.grant_until(proposal, ttl, (now.run + ttl).min(last_end.unwrap_or(now.run + ttl)), last_end)
+        let deadline = (now.run + ttl).min(last_end.unwrap_or(now.run + ttl));
+        self.grant_until(proposal, ttl, deadline, last_end, fence)
     }
 
     /// Grants the holder of a booking its lease.
-    pub(super) fn grant_for(&mut self, proposal: &Proposal, deadline: RunTime) -> Held {
+    pub(super) fn grant_for(&mut self, proposal: &Proposal, deadline: RunTime, fence: Fence) -> Held {
         let last_end = self.around.max_total.map(|longest| (self.around.now.run + longest).max(deadline));
-        self.grant_until(proposal, proposal.ttl, deadline, last_end)
+        self.grant_until(proposal, proposal.ttl, deadline, last_end, fence)
+    }
+
+    /// The fence of the latest grant.
+    pub(super) fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// The fence of the next one. That of a claim is spent, whatever becomes of it.
+    pub(super) fn next_fence(&self) -> Fence {
+        self.fence.max(self.device.fence).next(self.around.now.wall)
     }
 
     fn grant_until(
@@ -164,32 +208,66 @@ impl<'a> Draft<'a> {
         ttl: Duration,
         deadline: RunTime,
         last_end: Option<RunTime>,
+        fence: Fence,
     ) -> Held {
         let now = self.around.now;
         if self.is_reserved_for(&proposal.holder) {
             self.push(Change::Unreserved { holder: proposal.holder.clone() });
         }
-        let mut lease = proposal.granted(&self.around.spec.id, self.fence.next(now.wall), now.wall);
+        let mut lease = proposal.granted(&self.around.spec.id, fence, now.wall);
         lease.asked_ttl = (ttl != proposal.ttl).then_some(proposal.ttl);
         lease.ttl = ttl;
         let held = Held { lease: lease.clone(), deadline, last_end };
         let expires_at = now.wall_at(deadline);
         self.push(Change::Granted { lease: lease.clone(), deadline, last_end, expires_at });
         booked::fulfil(self, &lease);
+        self.note_state("lease granted");
         held
     }
 
-    /// Ends a lease.
+    /// Ends a lease. After the last one the device is brought back.
     pub(super) fn end(&mut self, lease: LeaseRecord, reason: EndReason) {
         self.push(Change::Ended { lease: lease.clone(), reason, at: self.around.now.wall });
         booked::free(self, &lease);
+        if self.held.is_empty() {
+            let (why, unclean) = work::end_of(reason);
+            work::after_use(self, work::of_lease(&lease), unclean, why);
+        }
+    }
+
+    /// What the resource is doing.
+    fn state_now(&self) -> DeviceState {
+        self.device.state(self.is_drained(), !self.held.is_empty())
+    }
+
+    /// Tells that it does something else than what was told last. Of a resource without a driver its leases tell all there
+    /// is, unless it is left alone.
+    pub(super) fn note_state(&mut self, reason: &str) {
+        self.note(reason, None);
+    }
+
+    /// The same after a hook has failed.
+    pub(super) fn note_failure(&mut self) {
+        let Some(failure) = self.device.failure.clone() else { return };
+        let output = Some(failure.output.clone()).filter(|output| !output.is_empty());
+        self.note(&failure.to_string(), output);
+    }
+
+    fn note(&mut self, reason: &str, output: Option<String>) {
+        let (from, to) = (self.told, self.state_now());
+        let is_plain = |state| matches!(state, DeviceState::Available | DeviceState::Leased | DeviceState::Drained);
+        self.told = to;
+        if from != to && (self.around.spec.driver.is_some() || !is_plain(from) || !is_plain(to)) {
+            let at = self.around.now.wall;
+            self.push(Change::StateChanged { from, to, reason: reason.to_owned(), output, at });
+        }
     }
 
     /// Since when it is free to be claimed.
     pub(super) fn free_since(&self) -> Option<Timestamp> {
-        let is_free = self.held.is_empty() && !self.is_drained();
+        let is_free = self.held.is_empty() && !self.is_out();
         // What a start says counts only where it was free then; otherwise it has just become so.
-        let was_free = self.state.held.is_empty() && !self.state.drained;
+        let was_free = self.state.held.is_empty() && !self.state.drained && self.state.device.is_ready();
         let since = self.around.node.free_since(self.state.free_since);
         is_free.then(|| since.filter(|_| was_free).unwrap_or(self.around.now.wall))
     }
@@ -202,20 +280,22 @@ impl<'a> Draft<'a> {
         if drained == self.drained {
             return;
         }
-        let undrained = match (self.around.node.drained, self.held.is_empty()) {
-            // The whole worker is out, whatever becomes of the resource.
-            (true, _) => DeviceState::Drained,
-            (false, true) => DeviceState::Available,
-            (false, false) => DeviceState::Leased,
-        };
+        // While the whole worker is out, that is what it is, whatever becomes of the resource.
+        let undrained = self.device.state(self.around.node.drained, !self.held.is_empty());
         let (from, to) = if drained { (undrained, DeviceState::Drained) } else { (DeviceState::Drained, undrained) };
         self.push(Change::Drained { drained, from, to, at: self.around.now.wall });
+        self.told = to;
         self.freed |= !drained;
     }
 
     /// True when an operator has taken the resource out, or the whole worker.
     pub(super) fn is_drained(&self) -> bool {
         self.drained || self.around.node.drained
+    }
+
+    /// True when nothing is granted: an operator has taken it out, or its device is not ready.
+    pub(super) fn is_out(&self) -> bool {
+        self.is_drained() || !self.device.is_ready()
     }
 
     /// True for one that waits for its gateway to come back, and is passed over meanwhile.
@@ -225,7 +305,7 @@ impl<'a> Draft<'a> {
 
     /// True when a lease of `mode` could be granted to `holder`.
     pub(super) fn fits(&self, mode: Mode, holder: &Requester) -> bool {
-        super::fits(&self.held, &self.reserved, self.is_drained(), self.around.spec, mode, Some(holder))
+        super::fits(&self.held, &self.reserved, self.is_out(), self.around.spec, mode, Some(holder))
     }
 
     /// True when the resource is kept for `holder`.

@@ -37,8 +37,9 @@ pub(super) fn renew(
     lease.ttl = if fitted < asked { whole(deadline.left(now.run)) } else { asked };
     lease.renewed_at = now.wall;
     let held = Held { lease: lease.clone(), deadline, last_end: held.last_end };
+    let notices = draft.state.notices.get(id).cloned().unwrap_or_default();
     draft.push(Change::Renewed { lease, deadline, expires_at: now.wall_at(deadline), told: true });
-    Reply::Renewed(held)
+    Reply::Renewed(held, notices)
 }
 
 /// Ends a lease.

@@ -8,6 +8,8 @@
 mod ask;
 mod booked;
 mod change;
+mod command;
+mod device;
 mod draft;
 #[cfg(feature = "fault-double-grant")]
 mod fault;
@@ -15,22 +17,29 @@ mod lease;
 mod refuse;
 mod serve;
 mod uplink;
+mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use self::change::{Change, Departure, EndReason, Place, Rejection, apply};
+pub use self::change::{Change, Departure, DeviceChange, EndReason, Place, Rejection, apply};
+pub use self::command::{Command, Otherwise, Reply};
+pub use self::device::{
+    Claim, Claimant, Cooling, Device, HEALTH_DEBOUNCE, Health, OfLease, Quarantine, RETRIES_MAX, Reset, Retry, Task,
+    Work, retry_after,
+};
 use self::draft::Draft;
-pub use self::refuse::{not_yours, unknown_lease, withdrawn};
+pub use self::refuse::{not_yours, unknown_lease, withdrawn, withdrawn_from};
 pub use self::uplink::{GETTING_THROUGH, Gateway, Link, NodeNow};
-use super::calendar::{Calendar, CalendarCommand, CalendarReply, Doors, Room};
-use super::{CalendarRules, Rank, Speaker, Waiter, WaitingRoom, WaitingRules};
+pub use self::work::Worked;
+use super::calendar::{Calendar, Doors, Room};
+use super::{CalendarRules, Rank, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};
 use crate::model::{
-    Authority, BookingId, DeviceState, Fence, LeaseId, LeaseRecord, LeftOut, Mode, Proposal, Refusal, RequestId,
-    Requester, ResourceSpec, WaitPolicy, WaitingFor,
+    BookingId, DeviceState, Driver, Fence, LeaseId, LeaseRecord, Mode, Notice, Proposal, RequestId, Requester,
+    ResourceSpec, WaitingFor,
 };
 
 /// A lease and its deadline.
@@ -81,21 +90,40 @@ pub struct ResourceState {
     pub fence: Fence,
     /// Since when nobody holds it; none before its first lease. The longest idle is granted first.
     pub idle_since: Option<Timestamp>,
+    /// What is done to its device, and known of it.
+    pub device: Device,
+    /// What the holders have not been told yet.
+    pub notices: BTreeMap<LeaseId, Vec<Notice>>,
     /// Since when it is free to be claimed, as far as this run and the resource itself know; none while it is held or
-    /// drained.
+    /// drained, or its device is not ready.
     pub free_since: Option<Timestamp>,
     /// Who has which window of it.
     pub calendar: Calendar,
 }
 
 impl ResourceState {
+    /// One who waits for it by its name, or for whom it is made ready.
+    pub fn waiter(&self, request: &RequestId) -> Option<&Waiter> {
+        self.queue.get(request).or_else(|| match &self.device.claim()?.claimant {
+            Claimant::Waiter { waiter, .. } if waiter.proposal.request == *request => Some(&**waiter),
+            _ => None,
+        })
+    }
+
+    /// Until when its device is in the way at the latest, as far as anybody can tell.
+    pub fn device_until(&self, spec: &ResourceSpec) -> Option<RunTime> {
+        self.device.until(spec)
+    }
+
     /// What the resource is doing.
     pub fn device(&self, node: &NodeNow) -> DeviceState {
-        match (self.drained || node.drained, self.held.is_empty()) {
-            (true, _) => DeviceState::Drained,
-            (false, true) => DeviceState::Available,
-            (false, false) => DeviceState::Leased,
-        }
+        self.device.state(self.drained || node.drained, !self.held.is_empty())
+    }
+
+    /// Notes since when it is free, if it is, and since when it is not.
+    fn set_free(&mut self, at: Timestamp) {
+        let is_free = !self.drained && self.held.is_empty() && self.device.is_ready();
+        self.free_since = if is_free { self.free_since.or(Some(at)) } else { None };
     }
 
     /// The earliest instant at which time alone changes something.
@@ -104,7 +132,7 @@ impl ResourceState {
         let lapses = self.reserved.iter().map(|reservation| reservation.until);
         let holds = self.calendar.next_deadline();
         let stale = self.queue.next_stale(rules.waiter_ttl, node.fleet_asks_since());
-        ends.chain(lapses).chain(holds).chain(stale).min()
+        ends.chain(lapses).chain(holds).chain(stale).chain(self.device.wake_at()).min()
     }
 
     /// The earliest instant of wall time at which a window of the calendar changes who may have it.
@@ -120,7 +148,7 @@ impl ResourceState {
 
     /// True when a lease of `mode` could be granted to `holder` beside what is held and reserved for others.
     pub fn fits(&self, spec: &ResourceSpec, node: &NodeNow, mode: Mode, holder: Option<&Requester>) -> bool {
-        fits(&self.held, &self.reserved, self.drained || node.drained, spec, mode, holder)
+        fits(&self.held, &self.reserved, self.drained || node.drained || !self.device.is_ready(), spec, mode, holder)
     }
 
     /// Why somebody is not served, and until when at the latest, where that is known.
@@ -132,8 +160,18 @@ impl ResourceState {
         now: Now,
     ) -> (WaitingFor, Option<RunTime>) {
         let mode = proposal.mode;
-        if self.drained || node.drained {
-            return (WaitingFor::Drained, None);
+        let why = match self.device(node) {
+            DeviceState::Drained => return (WaitingFor::Drained, None),
+            DeviceState::Available | DeviceState::Leased => None,
+            DeviceState::Preparing => Some(WaitingFor::Preparing),
+            DeviceState::Resetting => Some(WaitingFor::Resetting),
+            DeviceState::Cooling => Some(WaitingFor::Cooling),
+            DeviceState::Quarantined => Some(WaitingFor::Quarantined),
+            DeviceState::Absent => Some(WaitingFor::Absent),
+        };
+        if let Some(why) = why {
+            let until = self.device.until(spec).filter(|_| why != WaitingFor::Absent);
+            return (why, until.filter(|until| *until > now.run));
         }
         let doors = self.doors(spec, now.wall);
         if self.fits(spec, node, mode, Some(&proposal.holder)) && !doors.admit(&self.calendar, proposal, now.wall) {
@@ -160,21 +198,20 @@ impl ResourceState {
 fn fits(
     held: &[Held],
     reserved: &[Reservation],
-    drained: bool,
+    out: bool,
     spec: &ResourceSpec,
     mode: Mode,
     holder: Option<&Requester>,
 ) -> bool {
     let others = || reserved.iter().filter(|reservation| Some(&reservation.holder) != holder);
-    !drained
-        && match mode {
-            Mode::Exclusive => held.is_empty() && others().next().is_none(),
-            Mode::Shared => {
-                held.iter().all(|held| held.lease.mode == Mode::Shared)
-                    && others().all(|reservation| reservation.mode == Mode::Shared)
-                    && held.len() + others().count() < spec.max_shared.get() as usize
-            }
+    !out && match mode {
+        Mode::Exclusive => held.is_empty() && others().next().is_none(),
+        Mode::Shared => {
+            held.iter().all(|held| held.lease.mode == Mode::Shared)
+                && others().all(|reservation| reservation.mode == Mode::Shared)
+                && held.len() + others().count() < spec.max_shared.get() as usize
         }
+    }
 }
 
 /// Who else could have the resource: the best places of those who do not wait here by name.
@@ -213,8 +250,10 @@ pub struct Fresh {
 /// What a decision goes by, beside the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
-    /// The resource's settings.
+    /// The resource's settings. Whoever is next finds its driver.
     pub spec: &'a ResourceSpec,
+    /// The driver of the lease that is on it, or was last: the lab file may have been read anew since it began.
+    pub driver: &'a Driver,
     /// The operator's numbers for waiting.
     pub rules: &'a WaitingRules,
     /// `lease.max_total`.
@@ -233,139 +272,6 @@ pub struct Around<'a> {
     pub node: &'a NodeNow,
     /// When.
     pub now: Now,
-}
-
-/// What is asked of a resource.
-#[derive(Debug, Clone)]
-pub enum Command {
-    /// Grant a lease now, or do what the caller said.
-    Ask {
-        /// Who asks. An unattended one that waits here already is found by its holder.
-        waiter: Box<Waiter>,
-        /// What to do when it cannot be granted now.
-        otherwise: Otherwise,
-        /// What the caller did not name; an unattended waiter keeps that as it was.
-        left_out: LeftOut,
-        /// Who speaks for it.
-        speaker: Speaker,
-    },
-    /// Grant a lease to this one of the pool, which is the first for this resource.
-    Offer {
-        /// Who.
-        waiter: Box<Waiter>,
-    },
-    /// Take an attended waiter out.
-    Withdraw {
-        /// Which.
-        request: RequestId,
-        /// Why.
-        why: Rejection,
-    },
-    /// Take an unattended waiter out.
-    Leave {
-        /// Who.
-        holder: Requester,
-    },
-    /// The resource is not in the lab file any more: some of those who wait for it by name are taken out, the first ones, and
-    /// what is kept for anybody is given up. To be given until nobody waits.
-    Dismiss,
-    /// Somebody has asked about an unattended waiter, which keeps it alive.
-    See {
-        /// Which.
-        request: RequestId,
-    },
-    /// Move a lease's deadline.
-    Renew {
-        /// Which.
-        lease: LeaseId,
-        /// The grant that is meant; another is refused.
-        fence: Option<Fence>,
-        /// A new width.
-        ttl: Option<Duration>,
-        /// Rather a shorter time than none, where a booking is in the way.
-        allow_shorter: bool,
-        /// On whose word.
-        authority: Authority,
-    },
-    /// End a lease.
-    Release {
-        /// Which.
-        lease: LeaseId,
-        /// The grant that is meant; another is refused.
-        fence: Option<Fence>,
-        /// On whose word.
-        authority: Authority,
-    },
-    /// Take the resource out, or bring it back.
-    Drain(bool),
-    /// Something about its calendar.
-    Calendar(CalendarCommand),
-    /// Somebody may be served: the node has begun to admit, or those who could come back have had their time. With a
-    /// grace, what became free while the node was down counts as freed now, and is reserved at least so long.
-    Serve {
-        /// The least reservation of the first admission after a start.
-        freed: Option<Duration>,
-    },
-    /// Time has passed.
-    Wake,
-    /// A window of the calendar has begun or ended, so the resource may have become free for somebody.
-    Edge,
-    /// The wall clock has been set: the deadlines on disk, which are wall time, are to say again what this run knows.
-    Rewrite,
-}
-
-/// What to do with one who cannot be granted now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Otherwise {
-    /// Refuse.
-    Refuse(WaitPolicy),
-    /// Let it wait, attended.
-    Wait(WaitPolicy),
-    /// Let it stand in the waiting room, unattended.
-    Join,
-    /// Leave no trace: the caller tries elsewhere.
-    Decline(WaitPolicy),
-}
-
-impl Otherwise {
-    fn policy(self) -> WaitPolicy {
-        match self {
-            Otherwise::Refuse(wait) | Otherwise::Wait(wait) | Otherwise::Decline(wait) => wait,
-            Otherwise::Join => WaitPolicy::JoinWaitingRoom,
-        }
-    }
-}
-
-/// The answer to a command, to be given once its changes are durable.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
-    /// The lease was granted.
-    Granted(Held),
-    /// The request waits.
-    Waiting,
-    /// The unattended waiter stands there, 1-based.
-    Pending {
-        /// Which entry of the waiting room.
-        request: RequestId,
-        /// Its place.
-        position: usize,
-    },
-    /// It cannot be granted here and now.
-    Declined,
-    /// The lease was renewed.
-    Renewed(Held),
-    /// The lease was released, and this holder was taken first from those who wait.
-    Released(LeaseRecord, Option<Requester>),
-    /// Whether there was a waiter to take out.
-    Left(bool),
-    /// No.
-    Refused(Refusal),
-    /// Those who wait were served; this holder was taken first.
-    Served(Option<Requester>),
-    /// What came of something about the calendar.
-    Calendar(CalendarReply),
-    /// It is done.
-    Done,
 }
 
 /// What a command leads to.
@@ -388,7 +294,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
     let mut draft = Draft::new(state, around);
     draft.settle_time();
     let settled = draft.changes.len();
-    if let Command::Offer { waiter } = &command {
+    if let Command::Offer { waiter, .. } = &command {
         // It has left the pool for this, and nobody behind it goes before it meanwhile.
         draft.rivals = around.rivals.and(waiter);
     }
@@ -404,7 +310,7 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
         Command::Ask { waiter, otherwise, left_out, speaker } => {
             ask::ask(&mut draft, *waiter, otherwise, left_out, speaker)
         }
-        Command::Offer { waiter } => ask::offer(&mut draft, &waiter),
+        Command::Offer { waiter, stored } => ask::offer(&mut draft, &waiter, stored),
         Command::Withdraw { request, why } => ask::withdraw(&mut draft, &request, why),
         Command::Leave { holder } => ask::leave(&mut draft, &holder),
         Command::Dismiss => ask::dismiss(&mut draft),
@@ -417,6 +323,9 @@ pub fn decide(state: &ResourceState, around: &Around<'_>, command: Command) -> D
             draft.drain(drained);
             Reply::Done
         }
+        Command::Clear => work::clear(&mut draft),
+        Command::Worked(ended) => work::worked(&mut draft, ended),
+        Command::Sighted { absent, identity } => work::sighted(&mut draft, absent, identity),
         Command::Serve { freed } => {
             draft.freed |= freed.is_some();
             least_grace = freed;
@@ -473,6 +382,7 @@ fn hand_over(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> serve::Ser
 pub fn settled_at_start(state: &ResourceState, around: &Around<'_>) -> Vec<Change> {
     let mut draft = Draft::new(state, around);
     draft.expire();
+    work::settle_time(&mut draft);
     loop {
         let before = draft.changes.len();
         booked::settle(&mut draft);

@@ -1,5 +1,6 @@
 //! The words of every "no" of a resource.
 
+use super::device::Work;
 use super::draft::Draft;
 use super::{Rejection, booked, fits};
 use crate::admission::calendar::{CUT_LEAST, Room};
@@ -7,7 +8,7 @@ use crate::admission::{Speaker, WaitingRules};
 use crate::clock::RunTime;
 use crate::model::span::written;
 use crate::model::time::{remaining, rfc3339, whole, whole_ms};
-use crate::model::{Code, LeaseId, Mode, Proposal, Refusal, RequestId, WaitPolicy};
+use crate::model::{Code, HookFailure, LeaseId, Mode, Proposal, Refusal, RequestId, ResourceId, WaitPolicy};
 
 /// `UNKNOWN_LEASE` for `id`.
 pub fn unknown_lease(id: &LeaseId) -> Refusal {
@@ -90,6 +91,10 @@ fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<Run
     if draft.is_drained() {
         return ("drained by an operator", None);
     }
+    if draft.held.is_empty() && !draft.device.is_ready() {
+        let until = draft.device.until(draft.around.spec).filter(|_| draft.device.work == Work::None);
+        return (draft.device.state(false, false).as_str(), until.filter(|end| *end > draft.around.now.run));
+    }
     if draft.fits(proposal.mode, &proposal.holder) {
         return ("promised to those who wait", None);
     }
@@ -105,12 +110,27 @@ fn obstacle(draft: &Draft<'_>, proposal: &Proposal) -> (&'static str, Option<Run
     (why, end.filter(|end| *end > draft.around.now.run))
 }
 
+/// `DEVICE_FAILED` for a request whose device could not be made ready.
+pub(super) fn device_failed(proposal: &Proposal, resource: &ResourceId, failure: &HookFailure) -> Refusal {
+    let message = format!(
+        "{resource} could not be made ready for the lease: its {failure}; ask again under a new key, or for another \
+         (`berth resource show {resource}` has more)"
+    );
+    Refusal::new(Code::DeviceFailed, message)
+        .with("requestId", proposal.request.as_str())
+        .with("resourceId", resource.as_str())
+}
+
 /// How a request that waited ended without a lease.
 pub fn withdrawn(proposal: &Proposal, why: Rejection, rules: &WaitingRules) -> Refusal {
-    let request: &RequestId = &proposal.request;
+    withdrawn_from(&proposal.request, &proposal.target.to_string(), why, rules)
+}
+
+/// The same for one of which only its name and what it waited for are known.
+pub fn withdrawn_from(request: &RequestId, target: &str, why: Rejection, rules: &WaitingRules) -> Refusal {
     let refusal = match why {
         Rejection::Timeout => {
-            let message = format!("{} did not become free in time; ask again, or wait longer", proposal.target);
+            let message = format!("{target} did not become free in time; ask again, or wait longer");
             Refusal::new(Code::QueueTimeout, message)
         }
         Rejection::Abandoned => {
@@ -125,8 +145,11 @@ pub fn withdrawn(proposal: &Proposal, why: Rejection, rules: &WaitingRules) -> R
         Rejection::TakenBack => Refusal::new(Code::Stopping, "the gateway has taken it back; it goes on waiting there"),
         Rejection::Cancelled => Refusal::new(Code::ResourceUnavailable, "it was cancelled; use a new key to ask again"),
         Rejection::NoMatch => {
-            let message = format!("{} is not in the lab file any more; ask for another", proposal.target);
+            let message = format!("{target} is not in the lab file any more; ask for another");
             Refusal::new(Code::UnknownResource, message)
+        }
+        Rejection::DeviceFailed => {
+            Refusal::new(Code::DeviceFailed, "the device could not be made ready for the lease; ask for another")
         }
         Rejection::NoWait | Rejection::AlreadyLeased | Rejection::LeaseIdTaken | Rejection::WorkerFailed => {
             Refusal::internal("the request could not be carried out")

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::booked;
 use super::draft::Draft;
 use super::{Change, Departure, Proposal, Rank, Reservation, Waiter};
+use super::{booked, work};
 use crate::model::{Mode, Requester};
 
 /// What a hand-over came to.
@@ -28,7 +28,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
     let mut passed_alone = false;
     let mut passed_sharing = PassedSharing::default();
     // Without a freeing only attended ones are served, and mostly there are none.
-    while !draft.is_drained() && (may_admit || draft.state.queue.has_attended()) {
+    while !draft.is_out() && (may_admit || draft.state.queue.has_attended()) {
         // Those who are only passed are not copied: there may be very many.
         let (mut passed, mut left) = (false, false);
         let mut candidates = draft.queue(looked_at).skip_while(|waiter| {
@@ -74,7 +74,7 @@ pub(super) fn serve(draft: &mut Draft<'_>, least_grace: Option<Duration>) -> Ser
         }
         if waiter.is_attended() {
             served.first.get_or_insert_with(|| waiter.proposal.holder.clone());
-            draft.grant(&waiter.proposal);
+            work::give(draft, waiter, true);
             if passed_alone {
                 break;
             }

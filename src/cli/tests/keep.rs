@@ -36,7 +36,7 @@ fn released() -> Say {
 
 #[tokio::test]
 async fn a_kept_lease_is_renewed_with_its_fence_and_released_on_ctrl_c() {
-    let notice = json!([{"at": "2026-01-01T00:00:00.000000Z", "message": "it fell"}]);
+    let notice = json!([{"at": "2026-01-01T00:00:00.000000Z", "event": "device_unhealthy", "message": "it fell"}]);
     let node = Node::new(move |number, _| match number {
         0 => granted(60_000),
         1 => renewed(&notice),

@@ -152,7 +152,7 @@ async fn renew_and_release_name_the_fence_and_say_what_happened() {
 
     let released = json!({"leaseId": "mine", "resourceId": "pixel", "message": "Lease mine released",
         "admittedWaiter": "ci/job-2"});
-    let notice = json!({"at": "2026-01-01T00:00:00.000000Z", "message": "it fell"});
+    let notice = json!({"at": "2026-01-01T00:00:00.000000Z", "event": "device_unhealthy", "message": "it fell"});
     let renewed = json!({"lease": fake::lease("mine", "pixel"), "notices": [notice]});
     let routes = Router::new()
         .route("/v1/leases/{id}", delete(answers(200, released)))

@@ -355,6 +355,7 @@ async fn begin(
         gateway,
         rules: rules.clone(),
         tickets: TicketKey::new(&[7; 32]),
+        hands: super::hands::scripted().0,
         clock: clock.clone(),
     };
     start(arguments).await.unwrap()

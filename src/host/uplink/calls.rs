@@ -10,7 +10,7 @@ use super::Uplink;
 use super::claims::{fitting, of_gateway};
 use crate::admission::cancel::was_cancelled;
 use crate::admission::ticket::TicketKey;
-use crate::clock::Clock;
+use crate::clock::{Clock, RunTime};
 use crate::host::message::{Asked, DeskMessage, Grant, PendingNow, ReleasedNow, ResourceNow, Said, WaiterNow};
 use crate::limits::{CALL_BOUND, DISPATCH_BOUND, WAITERS_PER_FRAME_MAX};
 use crate::link::dial::Streams;
@@ -31,7 +31,8 @@ impl Uplink {
 
     /// Hands a call to the desk at once, so that calls keep their order, and returns the way to its answer.
     fn begin(&self, call: Call) -> impl Future<Output = Option<(Answer, u64)>> + Send + 'static + use<> {
-        let shown = Shown { clock: self.clock.clone(), tickets: Arc::clone(&self.tickets) };
+        let (clock, tickets) = (self.clock.clone(), Arc::clone(&self.tickets));
+        let shown = Shown { begun: clock.now().run, clock, tickets };
         let begun = match self.message(call) {
             Ok((message, begun)) => self.desk.cast(message).ok().map(|()| begun),
             Err(refusal) => Some(Begun::Refused(refusal)),
@@ -98,6 +99,10 @@ impl Uplink {
                 let (reply, answer) = port();
                 (DeskMessage::Leave { requester, address: bare(resource), reply }, Begun::Left(answer))
             }
+            RoomAsk::Clear { resource } => {
+                let (reply, answer) = port();
+                (DeskMessage::Clear { address: bare(resource), reply }, Begun::Drained(answer))
+            }
             RoomAsk::Drain { resource, drained } => {
                 let (reply, answer) = port();
                 (DeskMessage::Drain { address: bare(resource), drained, reply }, Begun::Drained(answer))
@@ -159,6 +164,8 @@ impl Begun {
 struct Shown {
     clock: Clock,
     tickets: Arc<TicketKey>,
+    /// When the call came.
+    begun: RunTime,
 }
 
 impl Shown {
@@ -175,9 +182,12 @@ impl Shown {
     }
 
     fn granted(&self, grant: Grant) -> Granted {
+        let now = self.clock.now().run;
         Granted {
             resource: grant.lease.resource_id.clone(),
-            lease: LeaseRow::new(&grant.lease, grant.deadline.left(self.clock.now().run)),
+            lease: LeaseRow::new(&grant.lease, grant.deadline.left(now)),
+            worked_ms: whole_ms(now.left(self.begun)),
+            notices: grant.notices,
         }
     }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::model::NoticeKind;
 use crate::model::{
     Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeName, NodeRole, Refusal,
     RenewAsk, RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
@@ -143,6 +144,8 @@ fn resource(id: &str) -> ResourceView {
         labels: Labels::new(),
         state: DeviceState::Available,
         reason: None,
+        until: None,
+        failure: None,
         fence: Fence(0),
         max_shared: 1,
         queue_length: 0,
@@ -274,7 +277,11 @@ impl Coordinator for Fake {
         let RenewAsk { ttl, fence, allow_shorter } = ask;
         let shorter = if allow_shorter { " or shorter" } else { "" };
         self.note(format!("renew {id} {:?} {fence:?}{shorter}", ttl.map(Ttl::duration)));
-        let notices = vec![Notice { at: Timestamp::UNIX_EPOCH, message: "it fell".to_owned() }];
+        let notices = vec![Notice {
+            at: Timestamp::UNIX_EPOCH,
+            event: NoticeKind::DeviceUnhealthy,
+            message: "it fell".to_owned(),
+        }];
         Ok(Renewed { lease: self.lease(caller, id).await?, notices })
     }
 
@@ -301,6 +308,12 @@ impl Coordinator for Fake {
         admins_only(caller)?;
         let state = if drained { DeviceState::Drained } else { DeviceState::Available };
         Ok(ResourceView { state, ..resource(address.id.as_str()) })
+    }
+
+    async fn clear(&self, caller: &Caller, address: &ResourceAddress) -> Result<ResourceView, Refusal> {
+        self.note(format!("clear {address}"));
+        admins_only(caller)?;
+        Ok(resource(address.id.as_str()))
     }
 
     async fn waiting_room(&self, caller: &Caller, address: &ResourceAddress) -> Result<WaitingRoomView, Refusal> {

@@ -187,7 +187,10 @@ async fn a_renew_takes_a_body_or_none_and_a_release_takes_a_fence() {
     let house = House::new();
     let told = house.call("POST", "/v1/leases/mine/renew").await;
     assert_eq!((told.status.as_u16(), &told.body["lease"]["id"]), (200, &json!("mine")));
-    assert_eq!(told.body["notices"], json!([{"at": "1970-01-01T00:00:00.000000Z", "message": "it fell"}]));
+    assert_eq!(
+        told.body["notices"],
+        json!([{"at": "1970-01-01T00:00:00.000000Z", "event": "device_unhealthy", "message": "it fell"}])
+    );
     assert_eq!(house.fake.last(), "renew mine None None");
     house.post("/v1/leases/rack-1.lse_1/renew", r#"{"ttlMs":5000,"fence":7}"#).await;
     assert_eq!(house.fake.last(), "renew rack-1.lse_1 Some(5s) Some(Fence(7))");

@@ -1,6 +1,7 @@
 //! Things as rows: one file for each table, with the statements that write it and the code that reads it back.
 
 pub(super) mod booking;
+pub(super) mod device;
 pub(super) mod event;
 pub(super) mod hold;
 pub(super) mod lease;

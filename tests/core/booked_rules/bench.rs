@@ -91,7 +91,7 @@ pub fn renew(held: &Held, ttl: Duration, allow_shorter: bool) -> Command {
 
 pub fn granted(decision: Decision) -> Held {
     match decision.reply {
-        Reply::Granted(held) | Reply::Renewed(held) => held,
+        Reply::Granted(held) | Reply::Renewed(held, _) => held,
         other => panic!("{other:?}"),
     }
 }

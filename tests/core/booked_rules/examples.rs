@@ -383,7 +383,7 @@ fn one_of_the_pool_that_a_window_stops_is_declined() {
     let offer = |ttl| {
         let mut waiter = waiter(1, "kim", now);
         waiter.proposal.ttl = ttl;
-        Command::Offer { waiter: Box::new(waiter) }
+        Command::Offer { waiter: Box::new(waiter), stored: true }
     };
     let device: Device = booked(ENFORCED);
     assert_eq!(device.decide(offer(minutes(11)), now).reply, Reply::Declined);

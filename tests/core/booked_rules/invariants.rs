@@ -124,7 +124,7 @@ impl<'a> Happened<'a> {
     fn proposal<'b>(&'b self, state: &'b ResourceState, lease: &LeaseRecord) -> &'b Proposal {
         match (state.queue.get(&lease.request_id), self.command) {
             (Some(waiter), _) => &waiter.proposal,
-            (None, Command::Ask { waiter, .. } | Command::Offer { waiter }) => &waiter.proposal,
+            (None, Command::Ask { waiter, .. } | Command::Offer { waiter, .. }) => &waiter.proposal,
             (None, command) => panic!("{command:?} granted {lease:?}"),
         }
     }
@@ -213,7 +213,7 @@ fn a_lease_is_cut_only_as_far_as_need_be_and_says_so(it: &Happened) {
 
 /// A lease that was there before somebody booked a part of its time is not shortened by asking for more.
 fn a_renew_is_never_shorter_than_it_was_for_a_booking(it: &Happened) {
-    let (Command::Renew { lease, ttl, .. }, Reply::Renewed(held)) = (it.command, &it.decision.reply) else { return };
+    let (Command::Renew { lease, ttl, .. }, Reply::Renewed(held, _)) = (it.command, &it.decision.reply) else { return };
     let met = it.met();
     let was = met.held.iter().find(|held| held.lease.id == *lease).unwrap();
     let asked = it.now().run + ttl.unwrap_or(was.lease.ttl);
@@ -230,7 +230,7 @@ fn a_renew_is_never_shorter_than_it_was_for_a_booking(it: &Happened) {
 fn who_fits_is_granted_and_who_does_not_hears_what_would(it: &Happened) {
     let (waiter, otherwise) = match it.command {
         Command::Ask { waiter, otherwise, .. } => (waiter, *otherwise),
-        Command::Offer { waiter } => (waiter, Otherwise::Decline(berth::model::WaitPolicy::NoWait)),
+        Command::Offer { waiter, .. } => (waiter, Otherwise::Decline(berth::model::WaitPolicy::NoWait)),
         _ => return,
     };
     let (met, proposal) = (it.met(), &waiter.proposal);
@@ -274,7 +274,7 @@ fn assert_exact(told: &Reply, with: impl Fn(Duration) -> Reply) {
     let ms = details["availableForMs"].as_u64().unwrap();
     if ms > 0 {
         let told = with(Duration::from_millis(ms));
-        assert!(matches!(told, Reply::Granted(_) | Reply::Renewed(_)), "{told:?}");
+        assert!(matches!(told, Reply::Granted(_) | Reply::Renewed(_, _)), "{told:?}");
     }
     let more = with(Duration::from_millis(ms + 1));
     assert!(matches!(&more, Reply::Refused(refusal) if refusal.code == Code::ResourceBooked), "{more:?}");
@@ -335,6 +335,7 @@ fn a_booking_is_missed_only_for_a_reason(it: &Happened) {
         assert!(!booking.claims && state.calendar.booking(&booking.id).unwrap().status == BookingStatus::Scheduled);
         match why {
             Miss::Overrun => assert!(it.policy().auto_acquire && booking.window.is_over(it.now().wall)),
+            Miss::DeviceFailed => panic!("there are no devices here: {booking:?}"),
             Miss::NoShow => {
                 let since = free_since.expect("it is free").max(booking.window.starts_at()).max(booking.created_at);
                 let after = it.policy().no_show_after.expect("it is on");

@@ -179,7 +179,9 @@ impl Asked {
                 let (left_out, speaker) = (LeftOut::default(), Speaker::Requester);
                 return Command::Ask { waiter, otherwise: *otherwise, left_out, speaker };
             }
-            Asked::Offer(attempt) => return Command::Offer { waiter: Box::new(attempt.waiter(number, now)) },
+            Asked::Offer(attempt) => {
+                return Command::Offer { waiter: Box::new(attempt.waiter(number, now)), stored: true };
+            }
             Asked::Renew { lease: index, ttl_ms, allow_shorter, by_admin } => {
                 return Command::Renew {
                     lease: lease(*index),

@@ -176,6 +176,9 @@ fn report() -> ResourceReport {
             starts_in_ms: 0,
             ends_in_ms: 60_000,
         }),
+        device: None,
+        environment: Default::default(),
+        identity: None,
         leases: vec![row(), bare_row()],
     }
 }
@@ -347,7 +350,7 @@ fn waiter() -> WaiterRow {
 }
 
 fn answers() -> Vec<Answer> {
-    let granted = || Granted { resource: sample::text("pixel-8-a"), lease: row() };
+    let granted = || Granted { resource: sample::text("pixel-8-a"), lease: row(), worked_ms: 0, notices: Vec::new() };
     let refusal = Refusal::new(Code::LeaseIdTaken, "lease ID ad-7f3a is already in use").with("leaseId", "ad-7f3a");
     let busy = Refusal::new(Code::QueueFull, "ask again").retry_after(Duration::from_secs(1));
     vec![

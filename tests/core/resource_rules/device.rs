@@ -65,7 +65,8 @@ impl Device {
         let calendar = &self.calendar;
         let (fresh, unsettled) = (Some(&self.fresh), &self.unsettled);
         let node = &self.node;
-        Around { spec, rules, max_total, calendar, holds_paused: false, fresh, unsettled, rivals, node, now }
+        let driver = &spec.driver;
+        Around { spec, driver, rules, max_total, calendar, holds_paused: false, fresh, unsettled, rivals, node, now }
     }
 
     pub fn decide(&self, command: Command, now: Now) -> Decision {
@@ -255,6 +256,7 @@ pub fn waiter(number: usize, holder: &str, now: Now) -> Waiter {
         attendance: Attendance::Attended,
         returns: None,
         restored: false,
+        not_on: None,
     }
 }
 

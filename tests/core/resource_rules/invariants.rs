@@ -138,7 +138,7 @@ fn who_is(it: &Happened, state: &ResourceState, request: &RequestId, standing: O
         (Command::Ask { waiter, left_out, .. }, Some(standing)) => {
             merged(standing, waiter, *left_out, it.around.rules.priority_aging, it.around.now)
         }
-        (Command::Ask { waiter, .. } | Command::Offer { waiter }, _) => (**waiter).clone(),
+        (Command::Ask { waiter, .. } | Command::Offer { waiter, .. }, _) => (**waiter).clone(),
         (command, _) => panic!("{command:?} granted {request}, which waited nowhere"),
     }
 }

@@ -34,7 +34,7 @@ fn held_by(holder: &str) -> (Device, Held) {
 
 fn renewed(device: &mut Device, command: Command, now: Now) -> Held {
     match device.take(command, now).reply {
-        Reply::Renewed(held) => held,
+        Reply::Renewed(held, _) => held,
         other => panic!("{other:?}"),
     }
 }
@@ -162,7 +162,7 @@ proptest! {
         let deadline = start_ns + ttl_ns;
 
         let before = at(deadline - 1);
-        prop_assert!(matches!(device.decide(renew(None, None), before).reply, Reply::Renewed(_)));
+        prop_assert!(matches!(device.decide(renew(None, None), before).reply, Reply::Renewed(_, _)));
         let waits = matches!(device.decide(next(before), before).reply, Reply::Pending { .. });
         prop_assert!(waits);
         prop_assert!(device.decide(Command::Wake, before).changes.is_empty());

@@ -28,7 +28,7 @@ use crate::sample;
 fn assert_told(reply: &Reply, expected: Told, model: &Model) {
     let told = match reply.clone() {
         Reply::Granted(held) => Told::Granted(held),
-        Reply::Renewed(held) => Told::Renewed(held),
+        Reply::Renewed(held, _) => Told::Renewed(held),
         Reply::Waiting => Told::Waiting,
         Reply::Pending { position, .. } => Told::Pending(position),
         Reply::Declined => Told::Declined,
@@ -43,6 +43,9 @@ fn assert_told(reply: &Reply, expected: Told, model: &Model) {
             Told::Refused(refusal.code)
         }
         Reply::Served(_) | Reply::Done => Told::Done,
+        Reply::Claimed { .. } | Reply::Prepared(_) | Reply::Unprepared { .. } => {
+            unreachable!("devices are tested apart: {reply:?}")
+        }
         Reply::Calendar(reply) => unreachable!("the rules of the calendar are tested apart: {reply:?}"),
     };
     assert_eq!(told, expected, "{model:?}");

@@ -120,7 +120,7 @@ impl Model {
         if !matches!(command, Command::Wake | Command::Serve { .. }) {
             // The one that is offered has left the pool for it, and counts as one of the pool until it is its turn.
             let mut rivals = around.rivals;
-            if let Command::Offer { waiter } = command {
+            if let Command::Offer { waiter, .. } = command {
                 let place = match waiter.proposal.mode {
                     Mode::Exclusive => &mut rivals.exclusive,
                     Mode::Shared => &mut rivals.shared,
@@ -132,7 +132,7 @@ impl Model {
         let mut least_grace = Duration::ZERO;
         let mut told = match command {
             Command::Ask { waiter, otherwise, left_out, .. } => self.ask(around, waiter, *otherwise, *left_out),
-            Command::Offer { waiter } if self.may_take(around, waiter) => Told::Granted(self.grant(around, waiter)),
+            Command::Offer { waiter, .. } if self.may_take(around, waiter) => Told::Granted(self.grant(around, waiter)),
             Command::Offer { .. } => Told::Declined,
             Command::Withdraw { request, .. } => {
                 let waits = |waiter: &Waiter| waiter.is_attended() && waiter.proposal.request == *request;
@@ -192,6 +192,7 @@ impl Model {
             }
             Command::Wake | Command::Rewrite => Told::Done,
             Command::Calendar(_) | Command::Edge => unreachable!("the rules of the calendar are tested apart"),
+            Command::Clear | Command::Worked(_) | Command::Sighted { .. } => unreachable!("devices are tested apart"),
         };
         let first = self.hand_over(around, least_grace);
         if let Told::Released(_, admitted) = &mut told {

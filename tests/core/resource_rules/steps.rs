@@ -234,7 +234,7 @@ impl Callers {
             }
             Asked::Offer(attempt) => {
                 let attempt = Attempt { otherwise: Otherwise::Wait(WaitPolicy::NoWait), ..(**attempt).clone() };
-                Command::Offer { waiter: Box::new(self.waiter(&attempt, number, device, now)) }
+                Command::Offer { waiter: Box::new(self.waiter(&attempt, number, device, now)), stored: true }
             }
             Asked::Withdraw { index, why } => Command::Withdraw { request: waiting(*index), why: *why },
             Asked::See { index } => Command::See { request: waiting(*index) },

@@ -262,7 +262,7 @@ fn what_was_kept_for_a_holder_is_used_up_by_its_attended_request_too() {
 #[test]
 fn what_was_kept_for_a_holder_is_used_up_by_an_offer_too() {
     let mut device = kept(unattended);
-    let offered = Command::Offer { waiter: Box::new(waiter(7, "omar", at(3))) };
+    let offered = Command::Offer { waiter: Box::new(waiter(7, "omar", at(3))), stored: true };
     assert!(matches!(device.take(offered, at(3)).reply, Reply::Granted(_)));
     assert_eq!(device.kept_for(), Vec::<String>::new());
 }
@@ -330,8 +330,8 @@ fn one_of_the_pool_is_granted_before_those_behind_it_and_after_those_ahead() {
     let mut device = Device::new(1);
     device.take(Command::Drain(true), at(0));
     device.wait(waiter(1, "kim", at(1)), at(1));
-    let later = Command::Offer { waiter: Box::new(waiter(2, "pool", at(2))) };
-    let earlier = Command::Offer { waiter: Box::new(ranked(waiter(3, "pool", at(2)), 1)) };
+    let later = Command::Offer { waiter: Box::new(waiter(2, "pool", at(2))), stored: true };
+    let earlier = Command::Offer { waiter: Box::new(ranked(waiter(3, "pool", at(2)), 1)), stored: true };
     device.rivals.exclusive = Some(rank(1, at(2), 1, 3, None));
     device.take(Command::Drain(false), at(3));
     assert_eq!(device.holders(), Vec::<String>::new(), "the pool is asked first");
@@ -380,7 +380,7 @@ fn while_a_resource_is_drained_its_leases_stay_and_nobody_is_served() {
     assert_eq!(device.holders(), ["ruth"]);
     assert_eq!(device.take(release(&ruths), at(3)).reply, Reply::Released(ruths.lease, None));
     assert_eq!((device.holders(), device.waiters()), (vec![], vec!["kim".to_owned()]));
-    let offer = Command::Offer { waiter: Box::new(ranked(waiter(4, "pool", at(4)), 9)) };
+    let offer = Command::Offer { waiter: Box::new(ranked(waiter(4, "pool", at(4)), 9)), stored: true };
     assert_eq!(device.take(offer, at(4)).reply, Reply::Declined);
 }
 

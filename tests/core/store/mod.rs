@@ -171,6 +171,7 @@ fn waiter(number: usize, holder: &str, resource: &str) -> Waiter {
         attendance: Attendance::Attended,
         returns: None,
         restored: false,
+        not_on: None,
     }
 }
 
@@ -197,6 +198,7 @@ fn bare(id: &str) -> StoredResource {
         bookings: vec![],
         holds: vec![],
         holds_paused: false,
+        device: Default::default(),
     }
 }
 

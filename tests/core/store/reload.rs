@@ -109,6 +109,7 @@ impl Memory {
             holds_paused: false,
             fresh: None,
             unsettled: &std::collections::BTreeSet::new(),
+            driver: &Default::default(),
             rivals: Rivals::default(),
             node: &Default::default(),
             now,
@@ -231,6 +232,7 @@ fn command(number: usize, what: What, resource: usize, state: &ResourceState, no
                 },
                 returns: None,
                 restored: false,
+                not_on: None,
             };
             let otherwise = match how {
                 How::Fail => Otherwise::Refuse(WaitPolicy::Fail),

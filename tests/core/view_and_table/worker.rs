@@ -175,6 +175,9 @@ impl Worker {
             queue_length: 0,
             reserved: 0,
             next_window: None,
+            device: None,
+            environment: Default::default(),
+            identity: None,
             leases: leases.map(|lease| LeaseRow::new(lease, lease.ttl)).collect(),
         }
     }

@@ -1,0 +1,101 @@
+//! What drivers see by themselves: devices that are plugged in, and are not (SPEC §7).
+
+use std::sync::Arc;
+
+use super::desk::{DeskState, OpKind};
+use super::directory::Entry;
+use super::message::DeskMessage;
+use crate::admission::resource::{Command, Reply, Work};
+use crate::driver::Sighting;
+use crate::driver::adb::{AdbProgram, Watcher};
+use crate::model::{AdbDevice, DeviceFacts, DriverKind, Labels, ResourceId, ResourceSpec};
+
+impl DeskState {
+    /// A driver says how it sees the device of a resource.
+    pub(super) fn sighted(&mut self, resource: &ResourceId, sighting: Sighting) {
+        let command = match sighting {
+            Sighting::Present(facts) => {
+                let identity = facts.identity.clone();
+                self.learn(resource, facts);
+                Command::Sighted { absent: None, identity }
+            }
+            Sighting::Absent(why) => Command::Sighted { absent: Some(why.into()), identity: None },
+        };
+        self.send(resource, OpKind::Sighted, command);
+    }
+
+    /// Watches the devices of the resources that there are. One that is in use stays the device that it is.
+    pub(super) fn watch_devices(&mut self) {
+        let devices: Vec<(ResourceId, AdbDevice)> = self.directory.iter().filter_map(adb_device).collect();
+        if devices.is_empty() && self.watcher.is_none() {
+            return;
+        }
+        let desk = self.myself.clone();
+        let watcher = self.watcher.get_or_insert_with(|| {
+            Watcher::start(AdbProgram::default(), move |resource, sighting| {
+                // A desk that is gone takes the whole node with it.
+                let _ = desk.cast(DeskMessage::Sighted(resource, sighting));
+            })
+        });
+        for entry in self.directory.iter().filter(|entry| entry.is_in_use()) {
+            watcher.pin(&entry.spec.id, entry.state.device.identity.as_ref());
+        }
+        watcher.set(devices);
+    }
+
+    /// Keeps the device of a resource for as long as it is in use.
+    pub(super) fn pin_device(&self, resource: &ResourceId) {
+        if let (Some(watcher), Some(entry)) = (&self.watcher, self.directory.get(resource)) {
+            watcher.pin(resource, entry.state.device.identity.as_ref().filter(|_| entry.is_in_use()));
+        }
+    }
+
+    /// Nothing is known of a device before its driver has seen it.
+    pub(super) fn expect_device(&mut self, resource: &ResourceId) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        let seen = !matches!(entry.spec.driver.kind, DriverKind::Adb(_));
+        entry.state.device.absent = (!seen).then(|| "not seen by the adb server yet".into());
+    }
+
+    /// What is known of a device. Of one that is away it goes on being known; what the lab file says goes first.
+    fn learn(&mut self, resource: &ResourceId, facts: DeviceFacts) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        if *entry.facts != facts {
+            entry.facts = Arc::new(facts);
+            self.merge_labels(resource);
+            self.report_resource(resource);
+            self.to_pump.insert(resource.clone());
+        }
+    }
+
+    /// Shows the labels that the driver has found beside those of the lab file.
+    pub(super) fn merge_labels(&mut self, resource: &ResourceId) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        let mut labels: Labels = entry.facts.labels.clone();
+        labels.extend(entry.given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        if labels != entry.spec.labels {
+            entry.spec = Arc::new(ResourceSpec { labels, ..ResourceSpec::clone(&entry.spec) });
+        }
+    }
+
+    /// A resource has taken in how its driver sees the device. What could not be written is said again by the driver.
+    pub(super) fn sighting_settled(&mut self, resource: &ResourceId, reply: &Reply) {
+        if let Reply::Refused(refusal) = reply {
+            tracing::warn!(%resource, %refusal, "that a device has come or gone was not written");
+        }
+    }
+}
+
+impl Entry {
+    /// True while somebody has its device, or leaves it as it was before.
+    fn is_in_use(&self) -> bool {
+        !self.state.held.is_empty() || self.state.device.work != Work::None
+    }
+}
+
+fn adb_device(entry: &Entry) -> Option<(ResourceId, AdbDevice)> {
+    match &entry.spec.driver.kind {
+        DriverKind::Adb(device) => Some((entry.spec.id.clone(), device.clone())),
+        DriverKind::None | DriverKind::Command => None,
+    }
+}
