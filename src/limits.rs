@@ -82,7 +82,7 @@ pub const GIVEN_UP_MAX: usize = 10_000;
 pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
 /// HTTP requests that are served at once.
 pub const HTTP_REQUESTS_MAX: usize = 16_384;
-/// Hooks of one node that run at once; each is two processes and four open files of the node.
+/// Hooks of one node that run at once; each is two processes, and three open files of the node.
 pub const HOOKS_AT_ONCE_MAX: usize = 128;
 
 /// The bound of a short call between nodes (SPEC §9).

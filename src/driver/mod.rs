@@ -2,6 +2,9 @@
 //!
 //! A host says what is to be done, one [`Job`] at a time for each resource, and hears how it ended. Whether that still
 //! counts is the host's to know: here nothing is remembered of a lease.
+//!
+//! Hooks ([`Programs`]) and the tools of remote holders ([`Tool`]) are programs. Each runs under a [`Guard`], a process that
+//! kills it, with everything that it has started, when it is to end or when the node is gone.
 
 pub mod adb;
 mod command;

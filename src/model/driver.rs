@@ -90,7 +90,9 @@ pub enum AdbWhich {
     Match(Labels),
 }
 
-/// A program that the worker runs: no shell.
+/// A program that the worker runs: no shell. It reads nothing, and what it leaves running is killed when it ends, daemons
+/// too: one that is to stay (an adb server, say) is started by the system. A name with a slash is a path that counts from
+/// the driver's directory; one without is looked up in `PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// The program and its arguments; at least the program.
