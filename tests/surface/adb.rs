@@ -214,6 +214,35 @@ async fn where_no_server_can_be_started_the_devices_are_absent_until_somebody_st
     told.present("a", &device);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_follows_the_server_that_it_is_moved_to_until_nobody_watches() {
+    let (Some(here), Some(there)) = (AdbServer::start(), AdbServer::start()) else { return };
+    let (first, mut second) = (Device::new(PIXEL_8), Device::new(MOTO_G));
+    here.plug(&first);
+    let (watcher, told) = watch(no_program());
+    watcher.set([(resource("a"), adopts(&here, &[]))]);
+    told.present("a", &first);
+    watcher.set([(resource("a"), adopts(&there, &[]))]);
+    told.absent("a", &format!("no device of the adb server on port {}", there.port));
+    there.plug(&second);
+    let facts = told.present("a", &second);
+    assert_eq!(facts.environment["ANDROID_ADB_SERVER_PORT"], there.port.to_string());
+    watcher.stop().await;
+    let count = told.count("a");
+    there.unplug(&mut second);
+    assert_eq!(told.count("a"), count, "nobody is told any more");
+}
+
+#[test]
+fn the_adb_program_itself_believes_in_the_device() {
+    let Some(server) = AdbServer::start() else { return };
+    let device = Device::new(MOTO_G);
+    server.plug(&device);
+    assert_eq!(server.shell(&device, "getprop ro.product.model"), (Some(0), "moto g(7)\n".to_owned()));
+    let missing = "/system/bin/sh: nothing: not found\n".to_owned();
+    assert_eq!(server.shell(&device, "nothing"), (Some(127), missing));
+}
+
 /// Whoever runs programs: none here.
 #[derive(Debug, Default)]
 struct Programs(Mutex<Vec<HookKind>>);

@@ -74,17 +74,16 @@ fn last_line(complaint: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     /// A program of these lines of shell, in a directory that lasts as long as it is held.
     fn script(lines: &str) -> (tempfile::TempDir, AdbProgram) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("adb");
-        fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: a child of another test could hold our copy open, and then it cannot be run.
+        let mut write = std::process::Command::new("sh");
+        write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", lines]).arg(&path);
+        assert!(write.status().unwrap().success());
         (folder, AdbProgram::new(path))
     }
 

@@ -1,11 +1,9 @@
 //! A real adb server of a test's own: its port, its home and its keys are nobody else's.
 
-use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -37,13 +35,13 @@ impl AdbServer {
         }
         let home = tempfile::tempdir().expect("a home for the server");
         let server = Self { port: free_port(), home, child: None };
-        // Whoever starts a server by this program starts one that has this home.
-        let program = format!(
-            "#!/bin/sh\nexec env {} adb \"$@\"\n",
-            server.environment().map(|(k, v)| format!("{k}='{v}'")).join(" ")
-        );
-        fs::write(server.program(), program).expect("the program is written");
-        fs::set_permissions(server.program(), fs::Permissions::from_mode(0o755)).expect("it can be run");
+        // Whoever starts a server by this program starts one that has this home. Another process writes it: a child of
+        // another test could hold our copy open, and then it cannot be run.
+        let environment = server.environment().map(|(name, value)| format!("{name}='{value}'")).join(" ");
+        let mut write = Command::new("sh");
+        write.args(["-c", r##"printf '%s\n' '#!/bin/sh' "exec env $1 adb \"\$@\"" > "$2" && chmod +x "$2""##, "sh"]);
+        let written = write.arg(environment).arg(server.program()).status();
+        assert!(written.expect("sh starts").success(), "the program is written");
         Some(server)
     }
 
@@ -119,6 +117,12 @@ impl AdbServer {
         self.plug(device);
     }
 
+    /// Runs a command in the device's shell by the adb program: its exit code and what it wrote.
+    pub fn shell(&self, device: &Device, command: &str) -> (Option<i32>, String) {
+        let (status, said) = self.finish(&["-s", &device.serial(), "shell", command]);
+        (status.code(), said)
+    }
+
     fn lists(&self, serial: &str, state: &str) -> bool {
         let row = |line: &str| line.split_whitespace().eq([serial, state]);
         self.adb(&["devices"]).lines().any(row)
@@ -126,6 +130,10 @@ impl AdbServer {
 
     /// Runs the adb program to its end; what it says.
     fn adb(&self, arguments: &[&str]) -> String {
+        self.finish(arguments).1
+    }
+
+    fn finish(&self, arguments: &[&str]) -> (ExitStatus, String) {
         let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adb starts");
         let ended = || child.try_wait().expect("a child can be asked");
@@ -135,7 +143,7 @@ impl AdbServer {
             panic!("adb {arguments:?} does not end: {:?}", child.wait_with_output());
         }
         let output = child.wait_with_output().expect("what it said can be read");
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        (output.status, String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
