@@ -14,14 +14,18 @@ Examples:
   berth exec --resource pixel-8-a --ttl 2m -- sh -c 'echo \"$BERTH_RESOURCE, fence $BERTH_FENCE\"'
   berth exec --platform android --bind-pid \"$CI_RUNNER_PID\" -- make test
 
-The command finds what the device needs in its environment, and BERTH_LEASE, BERTH_RESOURCE, BERTH_FENCE and
-BERTH_HOLDER. It reads and writes what berth itself was given, and gets the signals that berth is sent; on a terminal it
-has the foreground. The lease is renewed until the command ends, and released then. While berth is stopped, by Ctrl-Z
-for one, it renews nothing, and the lease ends at its deadline.
+The command finds what the device needs in its environment, and BERTH_LEASE, BERTH_RESOURCE,
+BERTH_FENCE and BERTH_HOLDER. It has the streams of berth and gets the signals that berth is sent;
+on a terminal it has the foreground. The lease is renewed until the command ends, and released
+then. While berth is stopped, by Ctrl-Z for one, it renews nothing, and the lease ends at its
+deadline.
 
 Exit codes:
-  the command's own, 128+N when signal N ended it   14 the lease was lost: the command got SIGTERM, and SIGKILL 10 s later
-  126 it cannot be executed   127 it was not found   143 the parent, or --bind-pid, is gone; the command was ended likewise
+  the command's own, or 128 and the number of the signal that ended it
+  14   the lease was lost: the command got SIGTERM, and SIGKILL 10 s later
+  126  the command cannot be executed
+  127  the command was not found
+  143  the parent, or --bind-pid, is gone: the command was ended in the same way
   and those of `berth lease` when there is no lease";
 
 #[derive(Debug, Args)]

@@ -70,6 +70,28 @@ fn lease_help_shows_how_to_ask() {
 }
 
 #[test]
+fn a_command_stands_after_two_dashes_with_options_of_its_own() {
+    let line = ["exec", "--platform", "android", "--ttl", "2m", "--bind-pid", "7", "--", "adb", "--json", "-h", "--"];
+    let Command::Exec(args) = parse(&line).unwrap().command else { panic!("no exec") };
+    assert_eq!(args.command, ["adb", "--json", "-h", "--"]);
+    assert_eq!(args.bind_pid.map(|pid| pid.to_string()).as_deref(), Some("7"));
+    assert_eq!(serde_json::to_value(args.request.body().unwrap()).unwrap()["ttlMs"], 120_000);
+    for bad in [
+        &["exec", "--platform", "android"][..],
+        &["exec", "--platform", "android", "--"],
+        &["exec", "--platform", "android", "adb"],
+        &["exec", "--", "adb"],
+        &["exec", "--platform", "android", "--keep", "--", "adb"],
+        &["exec", "--platform", "android", "--no-wait", "--timeout", "5m", "--", "adb"],
+        &["exec", "--platform", "android", "--bind-pid", "0", "--", "adb"],
+        &["exec", "--platform", "android", "--bind-pid", "-7", "--", "adb"],
+        &["exec", "--platform", "android", "--bind-pid", "me", "--", "adb"],
+    ] {
+        assert_eq!(parse(bad).map(|_| ()).unwrap_err().exit_code(), 2, "{bad:?}");
+    }
+}
+
+#[test]
 fn a_lease_is_asked_for_by_labels_by_selector_or_by_name_and_not_by_two_of_them() {
     for good in [
         &["lease", "--platform", "android", "--os", ">=14"][..],
