@@ -12,7 +12,7 @@ Examples:
   berth exec --platform android -- adb shell getprop ro.build.version.sdk
   berth exec --select 'board=imx8,rack in (a,b)' --timeout 10m -- ./flash.sh image.bin
   berth exec --resource pixel-8-a --ttl 2m -- sh -c 'echo \"$BERTH_RESOURCE, fence $BERTH_FENCE\"'
-  berth exec --platform android --bind-pid \"$CI_RUNNER_PID\" -- make test
+  berth exec --platform android --bind-pid 4711 -- make test        ends with process 4711
 
 The command finds what the device needs in its environment, and BERTH_LEASE, BERTH_RESOURCE,
 BERTH_FENCE and BERTH_HOLDER. It has the streams of berth and gets the signals that berth is sent;
