@@ -53,6 +53,12 @@
 //! the name of the booking, which begins with the worker's, and passes the call on; at the worker the desk hands it to the
 //! resource's actor, and [`admission::calendar`] decides. The token of a hold is made where the caller talks to: from there
 //! on only its hash is said.
+//!
+//! # A lab file, read again
+//! A signal or `POST /v1/config/reload` has [`node::Reloader`] read the file anew. Its numbers and its resources go to the
+//! desk, and its numbers to the front, in one message each: from then on every command is decided by them, and everybody else
+//! looks at [`LiveRules`](admission::LiveRules). A resource that has gone dismisses those who wait for it and goes when
+//! nothing holds it ([`host`]).
 
 pub mod admission;
 pub mod cli;

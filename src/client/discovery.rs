@@ -334,6 +334,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_node_of_each_process_is_enough_for_what_concerns_them_all() {
+        let machine = Machine::new();
+        assert!(matches!(machine.directory.processes().await, Err(DiscoveryError::NoneLive)));
+        let (_gw, _w1) = (machine.start("lab@gw", Gateway), machine.start("lab@w1", Worker));
+        let node = LiveNode { pid: 8, ..machine.node("lab@w2", Worker) };
+        let (_listener, _w2) = (UnixListener::bind(&node.socket).unwrap(), machine.directory.register(&node).unwrap());
+        let live = machine.directory.processes().await.unwrap();
+        let names: Vec<_> = live.iter().map(|node| node.address().to_string()).collect();
+        assert_eq!(names, ["lab@gw", "lab@w2"]);
+    }
+
+    #[tokio::test]
     async fn the_gateway_is_meant_when_there_is_one() {
         let machine = Machine::new();
         let _w1 = machine.start("lab@w1", Worker);

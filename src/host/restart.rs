@@ -109,7 +109,7 @@ impl Restoring {
                 ended.push((Some(spec.id.clone()), changes));
             }
             if !state.held.is_empty() {
-                tracing::warn!(resource = %spec.id, "is leased but no longer in the lab file; it takes no new lease and is gone at the next start after its release");
+                tracing::warn!(resource = %spec.id, "is leased but no longer in the lab file; it takes no new lease and goes after its release");
                 resources.push((spec, false, state));
             }
         }

@@ -88,6 +88,9 @@ fn every_process_of_a_machine_takes_its_part_of_the_file_up_at_once() {
     holds("model=Pixel 8,os>=15", "first");
     let waits = holds("model=Pixel 8,os>=15", "second");
     assert_eq!(state(&waits)["state"], "waiting");
+    let body = json!({ "resource": "bench", "requester": "fourth" });
+    let named = text(&door.post("/v1/lease-requests", &body).expect(201).body["request"]["id"]);
+    assert_eq!(state(&named)["state"], "waiting");
     let long = json!({ "requester": "third", "ttlMs": 5 * 3_600_000 });
     acquire(&door, "pixel-b", long.clone()).refused("BAD_REQUEST", 400);
 
@@ -120,6 +123,8 @@ fn every_process_of_a_machine_takes_its_part_of_the_file_up_at_once() {
     });
     assert_eq!(state(&waits)["lease"]["resourceId"], "pixel-c");
     acquire(&door, "pixel-b", long).expect(201);
+    eventually("nobody waits for what has gone", BOUND, || (state(&named)["state"] == "failed").then_some(()));
+    assert_eq!(state(&named)["error"]["code"], "UNKNOWN_RESOURCE");
     // What is leased goes after its release.
     eventually("the gateway knows", BOUND, || (!names(&door).contains(&"bench".to_owned())).then_some(()));
     assert_eq!(door.get(&format!("/v1/leases/{bench}")).expect(200).body["lease"]["resourceId"], "bench");

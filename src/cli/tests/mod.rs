@@ -1,5 +1,6 @@
 mod arguments;
 mod bookings;
+mod config;
 mod documents;
 mod events;
 mod holds;

@@ -217,6 +217,29 @@ fn a_device_of_an_adb_server_is_named_by_its_serial_or_by_what_it_is() {
 }
 
 #[test]
+fn the_examples_of_the_built_in_file_are_right() {
+    let text = include_str!("../../../config/lab.toml");
+    let examples: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# driver = ")).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        load(&resource(&format!("driver = {example}"))).unwrap_or_else(|error| panic!("{example}: {error}"));
+    }
+    let lines = ["# lock_delay = ", "# timeout = \"10m\"", "# [exec.allow]", "# adb = "];
+    let mut used = 0;
+    let shown = |line: &str| lines.iter().any(|start| line.starts_with(start));
+    let mut uncommented = String::new();
+    for line in text.lines() {
+        let live = shown(line);
+        used += usize::from(live);
+        uncommented.push_str(if live { &line[2..] } else { line });
+        uncommented.push('\n');
+    }
+    assert_eq!(used, 5, "the delay stands in two places");
+    let lab = load(&uncommented).unwrap().lab;
+    assert_eq!((lab.rules.exec.allow.len(), lab.workers[1].resources[0].lock_delay.as_secs()), (1, 30));
+}
+
+#[test]
 fn a_lock_delay_is_the_labs_unless_the_resource_has_its_own() {
     let text = |rest: &str| {
         let own = "[[worker.resource]]\nid = \"b\"\nlock_delay = \"0s\"";
