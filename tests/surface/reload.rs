@@ -88,7 +88,7 @@ fn every_process_of_a_machine_takes_its_part_of_the_file_up_at_once() {
     holds("model=Pixel 8,os>=15", "first");
     let waits = holds("model=Pixel 8,os>=15", "second");
     assert_eq!(state(&waits)["state"], "waiting");
-    let body = json!({ "resource": "bench", "requester": "fourth" });
+    let body = json!({ "resourceId": "bench", "requester": "fourth" });
     let named = text(&door.post("/v1/lease-requests", &body).expect(201).body["request"]["id"]);
     assert_eq!(state(&named)["state"], "waiting");
     let long = json!({ "requester": "third", "ttlMs": 5 * 3_600_000 });
