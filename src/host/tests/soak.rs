@@ -12,7 +12,7 @@ use super::lab::{HOUR, Lab, acquires, joins, ranked, resource, shared, waits, wa
 use super::seeds::{Random, Seed, seeds};
 use crate::admission::{RequestState, Rules};
 use crate::model::time::later;
-use crate::model::{Ask, Code, Fence, LeaseRecord, Mode, RequestId, ResourceId, WaitPolicy};
+use crate::model::{Ask, Code, Fence, LeaseRecord, Mode, RequestId, ResourceId, ResourceSpec, WaitPolicy};
 
 const REQUESTERS: u64 = 10;
 const STEPS: usize = 12;
@@ -30,6 +30,8 @@ struct World {
     lab: Lab,
     told: Mutex<Told>,
     faulty: std::sync::atomic::AtomicBool,
+    /// True where the lab file changes meanwhile.
+    edited: bool,
 }
 
 impl World {
@@ -129,7 +131,10 @@ impl Someone {
     /// What one who holds nothing may be refused with.
     fn may_hear(&self, code: Code) {
         let usual = [Code::ResourceUnavailable, Code::NoCapacity, Code::QueueTimeout].contains(&code);
-        assert!(usual || (code == Code::Internal && self.world.faults()), "{} was told {code:?}", self.name);
+        // Who waited for what has gone may have nothing else until it is written that she waits no more.
+        let gone = [Code::UnknownResource, Code::NoMatchingResource, Code::RequesterAlreadyLeased].contains(&code);
+        let gone = self.world.edited && gone;
+        assert!(usual || gone || (code == Code::Internal && self.world.faults()), "{} was told {code:?}", self.name);
     }
 
     async fn waits_for_it(&mut self, id: &RequestId) -> Option<LeaseRecord> {
@@ -173,6 +178,10 @@ impl Someone {
         }
         while let Err(code) = self.world.lab.leave(&self.name, resource).await {
             self.may_hear(code);
+            if code == Code::UnknownResource {
+                // Nobody stands there any more.
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(self.world.look_up(&self.name).await, None, "whoever only stood in line holds nothing");
@@ -235,7 +244,19 @@ async fn chaos(world: Arc<World>, mut random: Random) {
     world.faulty.store(false, std::sync::atomic::Ordering::Relaxed);
 }
 
-async fn soak(seed: u64, with_faults: bool) -> usize {
+/// Resources go from the lab file and come back, for a while.
+async fn edits(world: Arc<World>, mut random: Random, all: Vec<ResourceSpec>) {
+    for left in (0..random.below(30)).rev() {
+        let stays = |_: &&ResourceSpec| left == 0 || !random.one_in(3);
+        let resources = all.iter().filter(stays).cloned().collect();
+        let rules = Box::new(Rules::clone(&world.lab.host.rules.now()));
+        let reload = world.lab.send(|reply| DeskMessage::Reload { resources, rules, reply });
+        super::lab::reply(reload).await.unwrap();
+        tokio::time::sleep(random.ms(0, 60)).await;
+    }
+}
+
+async fn soak(seed: u64, with_faults: bool, edited: bool) -> usize {
     let _seed = Seed(seed);
     let mut random = Random::new(seed);
     let resources =
@@ -248,13 +269,17 @@ async fn soak(seed: u64, with_faults: bool) -> usize {
         rules.waiting.priority_aging = Some(Duration::from_millis(100));
     }
     let lab = Lab::new(&resources, rules).await;
-    let world = Arc::new(World { lab, told: Mutex::default(), faulty: with_faults.into() });
+    let world = Arc::new(World { lab, told: Mutex::default(), faulty: with_faults.into(), edited });
     let mut all: Vec<_> = (0..REQUESTERS)
         .map(|n| {
             let random = Random::new(seed ^ (n + 1) << 32);
             tokio::spawn(Someone { world: world.clone(), name: format!("r{n}"), random }.lives())
         })
         .collect();
+    if edited {
+        let random = Random::new(seed ^ 0xed17);
+        all.push(tokio::spawn(edits(world.clone(), random, resources.to_vec())));
+    }
     if with_faults {
         all.push(tokio::spawn(chaos(world.clone(), random)));
     }
@@ -273,7 +298,7 @@ async fn soak(seed: u64, with_faults: bool) -> usize {
 async fn what_requesters_are_told_is_true_and_everybody_is_served() {
     let mut grants = 0;
     for seed in seeds(15) {
-        grants += soak(seed, false).await;
+        grants += soak(seed, false, false).await;
     }
     assert!(grants > 0);
 }
@@ -281,6 +306,13 @@ async fn what_requesters_are_told_is_true_and_everybody_is_served() {
 #[tokio::test(start_paused = true)]
 async fn what_requesters_are_told_is_true_and_everybody_is_served_once_actors_and_commits_fail_no_more() {
     for seed in seeds(15) {
-        soak(seed, true).await;
+        soak(seed, true, false).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_requesters_are_told_is_true_and_everybody_is_served_while_resources_go_and_come_back() {
+    for seed in seeds(15) {
+        soak(seed, seed % 2 == 0, true).await;
     }
 }
