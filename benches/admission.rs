@@ -14,6 +14,7 @@ use std::time::Duration;
 use berth::admission::Rules;
 use berth::admission::ticket::TicketKey;
 use berth::clock::Clock;
+use berth::driver::{Drivers, Guard, Programs};
 use berth::host::{self, HostArguments};
 use berth::model::{Caller, Labels, RequestId, ResourceSpec};
 use berth::service::answers::Acquired;
@@ -65,7 +66,7 @@ impl Bench {
         let arguments = HostArguments {
             name: "bench".parse().unwrap(),
             database: directory.path().join("berth.db"),
-            hands: std::sync::Arc::new(berth::driver::Idle),
+            hands: Arc::new(Drivers { programs: Arc::new(Programs::new(Guard::new("berth"))) }),
             resources: vec![
                 resource("pixel", labels(&[("platform", "android")])),
                 resource("board", labels(&[("platform", "linux"), ("rack", "7")])),

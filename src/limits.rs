@@ -89,6 +89,10 @@ pub const HOOKS_AT_ONCE_MAX: usize = 128;
 pub const CALL_BOUND: Duration = Duration::from_secs(10);
 /// The longest one lease request is dispatched to one worker (SPEC §9).
 pub const DISPATCH_BOUND: Duration = Duration::from_secs(300);
+/// The longest that any lab file may let a `prepare` run: a gateway's dispatch waits for it.
+pub const PREPARE_MAX: Duration = Duration::from_secs(120);
+/// When an acquire answers at the latest: its device may be made ready first.
+pub const ACQUIRE_BOUND: Duration = Duration::from_secs(150);
 /// When `POST /v1/lease-requests` answers at the latest (SPEC §2).
 pub const REQUEST_ANSWER_BOUND: Duration = Duration::from_secs(2);
 /// The same with `noWait`.
@@ -102,5 +106,7 @@ const _: () = assert!(BODY_BYTES_MAX < FRAME_BYTES_MAX, "what a client may send 
 /// A lease in a report takes less than this: a note of 512 characters of 4 bytes, a key of 200, and names.
 const LEASE_ROW_BYTES_MAX: usize = 512 * 4 + 200 + 1_000;
 const _: () = assert!(SHARED_MAX as usize * LEASE_ROW_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);
+const _: () = assert!(PREPARE_MAX.as_secs() + CALL_BOUND.as_secs() < ACQUIRE_BOUND.as_secs());
+const _: () = assert!(ACQUIRE_BOUND.as_secs() < DISPATCH_BOUND.as_secs());
 const _: () = assert!(STORE_GROUP_MAX <= STORE_QUEUE_MAX);
 const _: () = assert!(5 * OPEN_REQUESTS_MAX <= JOURNAL_QUEUE_MAX, "all open requests may move at once");

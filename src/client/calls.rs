@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 
 use super::{Client, ClientError};
-use crate::limits::LONG_POLL_MAX;
+use crate::limits::{ACQUIRE_BOUND, LONG_POLL_MAX};
 use crate::model::{EventKind, Fence, LeaseId, RequestId, ResourceAddress, Selector, TokenId};
 use crate::service::answers::{
     Acquired, Events, Leases, Left, OneLease, OneRequest, OneResource, OneToken, Renewed, Resources, TokenCreated,
@@ -24,7 +24,9 @@ const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 impl Client {
     /// Leases a named resource now, or stands in its waiting room if the body says so (SPEC §2, door 1).
     pub async fn acquire(&self, resource: &ResourceAddress, body: &AcquireBody) -> Result<Acquired, ClientError> {
-        self.ask(self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body)).await
+        let question = self.question(Method::POST, &["resources", &resource.to_string(), "leases"]).json(body);
+        // Its device may be made ready first.
+        self.ask(question.timeout(ACQUIRE_BOUND + LONG_POLL_SLACK)).await
     }
 
     /// Who waits for a resource by its name.

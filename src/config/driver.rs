@@ -39,7 +39,7 @@ const fn up_to(most: Duration) -> Bounds {
     Bounds { least: Duration::from_millis(100), most }
 }
 /// A gateway waits five minutes for a dispatch, and in them a prepare that failed moves on once.
-const PREPARE_TIMEOUT: Bounds = up_to(Duration::from_secs(2 * 60));
+const PREPARE_TIMEOUT: Bounds = up_to(crate::limits::PREPARE_MAX);
 const RESET_TIMEOUT: Bounds = up_to(Duration::from_secs(3600));
 const HEALTH_TIMEOUT: Bounds = up_to(Duration::from_secs(5 * 60));
 const ANY_TIMEOUT: Bounds = RESET_TIMEOUT;

@@ -96,6 +96,11 @@ impl OneLease {
             let event = match view.event {
                 _ if self.is_of_another_grant(view) => continue,
                 EventKind::LeaseRenewed => told("renewed", &view.payload)?,
+                // Its device fails, or is as it should be again: `device_unhealthy`, `device_recovered`.
+                EventKind::ResourceStateChanged => match view.payload.get("device").and_then(Value::as_str) {
+                    Some(word) => told(word, &view.payload)?,
+                    None => continue,
+                },
                 EventKind::LeaseReleased => {
                     self.over = true;
                     lost(view.payload.get("reason").unwrap_or(&Value::Null))?

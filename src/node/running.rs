@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use ractor::ActorRef;
+use ractor::{ActorRef, RpcReplyPort};
 use tokio::task::JoinHandle;
 
 use super::Prepared;
@@ -126,6 +126,9 @@ impl Running {
             }
             Some(Link::Standalone) | None => {}
         }
+        if let Core::Desk(desk) = &self.core {
+            finish_jobs(desk, &self.name).await;
+        }
         let core = match &self.core {
             Core::Desk(desk) => desk.get_cell(),
             Core::Front(front) => front.get_cell(),
@@ -143,6 +146,23 @@ impl Running {
             // It may still write: the lock stays with this process to its end.
             std::mem::forget(self._lock);
         }
+    }
+}
+
+/// Lets the resets that run on devices end, bounded; then whatever still runs is killed. What is left undone is on disk, and
+/// is begun anew at the next start.
+async fn finish_jobs(desk: &ActorRef<DeskMessage>, node: &NodeName) {
+    // A desk that is gone has nobody who waits for anything.
+    let ask = |build: fn(RpcReplyPort<()>) -> DeskMessage| {
+        let (reply, answer) = ractor::concurrency::oneshot();
+        let asked = desk.cast(build(reply.into())).is_ok();
+        async move { asked && tokio::time::timeout(STOP_BOUND, answer).await.is_ok() }
+    };
+    if !ask(DeskMessage::Idle).await {
+        tracing::info!(%node, "a reset takes longer than the node waits; it is stopped, and begun anew at the next start");
+    }
+    if !ask(DeskMessage::StopJobs).await {
+        tracing::warn!(%node, "what runs on the devices did not end in time");
     }
 }
 

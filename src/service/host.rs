@@ -24,6 +24,7 @@ use crate::host::message::{
     Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
 };
 use crate::host::uplink::{Linked, Standing};
+use crate::limits::ACQUIRE_BOUND;
 use crate::model::{
     Ask, Authority, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester,
     ResourceAddress, Role, Selector, Target, Ttl,
@@ -161,8 +162,9 @@ impl HostService {
 impl Coordinator for HostService {
     async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal> {
         let (target, mode) = (ask.target.clone(), ask.mode);
-        let asked =
-            self.change(|reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply }).await?;
+        let build = |reply| DeskMessage::Request { ask: Box::new(ask), origin: Origin::Client, reply };
+        let said: Option<Said<Asked>> = ask_actor(&self.desk, ACQUIRE_BOUND, build).await;
+        let asked = said.ok_or_else(unanswered)?.result?;
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         let id = match asked {
             Asked::Granted(grant) => return active(self.lease_view(&grant)),

@@ -56,12 +56,12 @@ pub(super) fn failure(hook: HookKind) -> HookFailure {
 /// The hands of a node, and the test's end of them.
 #[derive(Debug)]
 pub(super) struct Scripted {
-    begun: mpsc::UnboundedSender<Begun>,
+    begun: mpsc::Sender<Begun>,
     running: Mutex<HashMap<String, u32>>,
 }
 
-pub(super) fn scripted() -> (Arc<Scripted>, mpsc::UnboundedReceiver<Begun>) {
-    let (begun, jobs) = mpsc::unbounded_channel();
+pub(super) fn scripted() -> (Arc<Scripted>, mpsc::Receiver<Begun>) {
+    let (begun, jobs) = mpsc::channel(1_024);
     (Arc::new(Scripted { begun, running: Mutex::default() }), jobs)
 }
 
@@ -78,7 +78,7 @@ impl Hands for Scripted {
         assert_eq!(beside(1), 1, "one job at a time on {resource}");
         let (end, ended) = oneshot::channel();
         // A test that does not look at jobs has none.
-        self.begun.send(Begun { job, stop, end }).expect("the test looks at its jobs");
+        self.begun.send(Begun { job, stop, end }).await.expect("the test looks at its jobs");
         let outcome = ended.await.unwrap_or(Outcome::Stopped);
         beside(-1);
         outcome
