@@ -84,6 +84,14 @@ pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
 pub const HTTP_REQUESTS_MAX: usize = 16_384;
 /// Hooks of one node that run at once; each is two processes, and three open files of the node.
 pub const HOOKS_AT_ONCE_MAX: usize = 128;
+/// Of what a tool reads, and of what it writes, so much is on its way at once: sent, and not yet acknowledged (SPEC §7).
+pub const EXEC_WINDOW_BYTES: usize = 64 * 1024;
+/// The longest piece of a tool's output.
+pub const EXEC_CHUNK_BYTES_MAX: usize = 16 * 1024;
+/// Tools that run under one lease at once.
+pub const EXECS_PER_LEASE_MAX: usize = 16;
+/// Tools that run on one worker at once.
+pub const EXECS_MAX: usize = 256;
 
 /// The bound of a short call between nodes (SPEC §9).
 pub const CALL_BOUND: Duration = Duration::from_secs(10);
@@ -103,6 +111,7 @@ pub const LONG_POLL_MAX: Duration = Duration::from_secs(60);
 pub const STOP_BOUND: Duration = Duration::from_secs(10);
 
 const _: () = assert!(BODY_BYTES_MAX < FRAME_BYTES_MAX, "what a client may send fits into a frame");
+const _: () = assert!(EXEC_CHUNK_BYTES_MAX <= EXEC_WINDOW_BYTES && EXECS_PER_LEASE_MAX <= EXECS_MAX);
 /// A lease in a report takes less than this: a note of 512 characters of 4 bytes, a key of 200, and names.
 const LEASE_ROW_BYTES_MAX: usize = 512 * 4 + 200 + 1_000;
 const _: () = assert!(SHARED_MAX as usize * LEASE_ROW_BYTES_MAX + 128 * 1024 < FRAME_BYTES_MAX);

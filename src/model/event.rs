@@ -49,6 +49,10 @@ events! {
     LeaseReleased = "lease.released", ["leaseId", "resourceId", "requester", "requestId", "fence", "reason"];
     /// A lease's deadline passed.
     LeaseExpired = "lease.expired", ["leaseId", "resourceId", "requester", "requestId", "fence"];
+    /// The holder of a lease runs a tool at its device; of the arguments only their number is told.
+    LeaseExec = "lease.exec", ["leaseId", "resourceId", "requester", "fence", "tool", "args"];
+    /// The tool has ended: by itself, or for the reason that the code says.
+    LeaseExecEnded = "lease.exec-ended", ["leaseId", "resourceId", "requester", "fence", "tool", "exit?", "code?"];
     /// A lease request got nothing.
     LeaseRejected = "lease.rejected", ["requestId", "requester", "requestSpec", "reason", "code"];
     /// A request of the gateway was not taken here; it goes on there.

@@ -5,7 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ToolName;
+use super::{Fence, Refusal, ToolName};
+
+/// Arguments of one tool.
+pub const TOOL_ARGS_MAX: usize = 256;
+/// The longest of them.
+pub const TOOL_ARG_BYTES_MAX: usize = 32 * 1024;
+/// All of them together.
+pub const TOOL_ARGS_BYTES_MAX: usize = 64 * 1024;
 
 /// `[exec]` of the lab file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +27,71 @@ pub struct ExecRules {
 impl Default for ExecRules {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(10 * 60), allow: BTreeMap::new() }
+    }
+}
+
+/// What a holder asks to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecAsk {
+    /// Which of the allowed tools.
+    pub tool: ToolName,
+    /// Its arguments, behind those that the lab file gives it.
+    pub args: ToolArgs,
+    /// The grant that is meant; none means whichever there is.
+    pub fence: Option<Fence>,
+}
+
+/// The arguments of a tool: at most [`TOOL_ARGS_MAX`], each of at most [`TOOL_ARG_BYTES_MAX`] and all together of at most
+/// [`TOOL_ARGS_BYTES_MAX`] bytes, without NUL, which no program can be given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct ToolArgs(Vec<String>);
+
+/// Why a list is no list of arguments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidArgs {
+    /// Too many.
+    #[error("a tool takes at most {TOOL_ARGS_MAX} arguments, not {0}; send the rest through its stdin")]
+    TooMany(usize),
+    /// One is too long, or all together are.
+    #[error(
+        "an argument has at most {TOOL_ARG_BYTES_MAX} bytes, and all together at most {TOOL_ARGS_BYTES_MAX}; send what is \
+         longer through the tool's stdin"
+    )]
+    TooLong,
+    /// One holds a NUL.
+    #[error("no program can be given an argument with a NUL")]
+    Nul,
+}
+
+impl ToolArgs {
+    /// The arguments in their order.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl TryFrom<Vec<String>> for ToolArgs {
+    type Error = InvalidArgs;
+
+    fn try_from(args: Vec<String>) -> Result<Self, InvalidArgs> {
+        if args.len() > TOOL_ARGS_MAX {
+            return Err(InvalidArgs::TooMany(args.len()));
+        }
+        let longest = args.iter().map(String::len).max().unwrap_or_default();
+        if longest > TOOL_ARG_BYTES_MAX || args.iter().map(String::len).sum::<usize>() > TOOL_ARGS_BYTES_MAX {
+            return Err(InvalidArgs::TooLong);
+        }
+        if args.iter().any(|arg| arg.contains('\0')) {
+            return Err(InvalidArgs::Nul);
+        }
+        Ok(Self(args))
+    }
+}
+
+impl From<ToolArgs> for Vec<String> {
+    fn from(args: ToolArgs) -> Self {
+        args.0
     }
 }
 
@@ -46,4 +118,122 @@ pub enum ExecSignal {
 impl ExecSignal {
     /// All of them.
     pub const ALL: [Self; 7] = [Self::Int, Self::Term, Self::Hup, Self::Quit, Self::Usr1, Self::Usr2, Self::Kill];
+}
+
+impl ExecRules {
+    /// The program and all its arguments, for a lease with this environment.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST` naming the field `tool`: it is not allowed, or needs what the lease's environment does not have.
+    pub fn argv(
+        &self,
+        tool: &ToolName,
+        args: &ToolArgs,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, Refusal> {
+        let Some(prefix) = self.allow.get(tool) else { return Err(self.not_allowed(tool)) };
+        let mut argv = Vec::with_capacity(prefix.len() + args.0.len());
+        for word in prefix {
+            argv.push(filled(word, environment).map_err(|name| {
+                let why = format!(
+                    "{tool} needs {name} of the lease's environment, and this device gives none; take another tool, or \
+                     ask the operator to see to exec.allow.{tool} of the lab file"
+                );
+                Refusal::bad_field("tool", why)
+            })?);
+        }
+        argv.extend(args.0.iter().cloned());
+        Ok(argv)
+    }
+
+    fn not_allowed(&self, tool: &ToolName) -> Refusal {
+        let allowed: Vec<&str> = self.allow.keys().map(ToolName::as_str).collect();
+        let why = if allowed.is_empty() {
+            "no tool is allowed on this machine; its operator names some in [exec.allow] of the lab file".to_owned()
+        } else {
+            format!("{tool} is not allowed on this machine; take one of {}", allowed.join(", "))
+        };
+        Refusal::bad_field("tool", why).with("allowed", allowed)
+    }
+}
+
+/// The word with `{env.NAME}` replaced by that value.
+///
+/// # Errors
+/// The name of a value that is not there.
+fn filled(word: &str, environment: &BTreeMap<String, String>) -> Result<String, String> {
+    let mut text = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((before, (name, after))) =
+        rest.split_once("{env.").and_then(|(before, inner)| Some((before, inner.split_once('}')?)))
+    {
+        text.push_str(before);
+        // What is put in is never looked at again: a value cannot name another.
+        text.push_str(environment.get(name).ok_or_else(|| name.to_owned())?);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Code;
+
+    fn args(args: &[&str]) -> ToolArgs {
+        args.iter().map(ToString::to_string).collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    fn rules(words: &[&str]) -> ExecRules {
+        let allow = [("adb".parse().unwrap(), words.iter().map(ToString::to_string).collect())].into();
+        ExecRules { allow, ..ExecRules::default() }
+    }
+
+    #[test]
+    fn the_lease_s_environment_is_put_into_the_words_of_the_lab_file_and_never_into_the_holder_s() {
+        let environment =
+            BTreeMap::from([("A".to_owned(), "R5".to_owned()), ("B".to_owned(), "{env.A} {env.".to_owned())]);
+        let argv = rules(&["adb", "-s", "{env.A}", "x{env.B}{env.A}y", "{env.A", "{A}"]);
+        let argv = argv.argv(&"adb".parse().unwrap(), &args(&["{env.A}"]), &environment).unwrap();
+        assert_eq!(argv, ["adb", "-s", "R5", "x{env.A} {env.R5y", "{env.A", "{A}", "{env.A}"]);
+    }
+
+    #[test]
+    fn a_tool_that_is_not_allowed_is_refused_with_those_that_are() {
+        let none = BTreeMap::new();
+        let unknown = rules(&["adb"]).argv(&"sh".parse().unwrap(), &args(&[]), &none).unwrap_err();
+        assert_eq!(unknown.code, Code::BadRequest);
+        assert!(
+            unknown.message.starts_with("tool: sh is not allowed") && unknown.message.ends_with("adb"),
+            "{unknown}"
+        );
+        assert_eq!(unknown.details.unwrap()["allowed"], serde_json::json!(["adb"]));
+        let nothing = ExecRules::default().argv(&"adb".parse().unwrap(), &args(&[]), &none).unwrap_err();
+        assert!(nothing.message.contains("[exec.allow]"), "{nothing}");
+        let lacking = rules(&["adb", "{env.S}"]).argv(&"adb".parse().unwrap(), &args(&[]), &none).unwrap_err();
+        assert!(lacking.message.contains("needs S"), "{lacking}");
+    }
+
+    #[test]
+    fn arguments_have_their_bounds() {
+        let of = |list: Vec<String>| ToolArgs::try_from(list).map(|args| args.as_slice().len());
+        assert_eq!(of(vec![String::new(); TOOL_ARGS_MAX]), Ok(TOOL_ARGS_MAX));
+        assert_eq!(of(vec![String::new(); TOOL_ARGS_MAX + 1]), Err(InvalidArgs::TooMany(TOOL_ARGS_MAX + 1)));
+        let long = "x".repeat(TOOL_ARG_BYTES_MAX);
+        assert_eq!(of(vec![long.clone(); 2]), Ok(2));
+        assert_eq!(of(vec![long.clone(), long.clone(), "x".to_owned()]), Err(InvalidArgs::TooLong));
+        assert_eq!(of(vec![format!("{long}x")]), Err(InvalidArgs::TooLong));
+        assert_eq!(of(vec!["a\0b".to_owned()]), Err(InvalidArgs::Nul));
+    }
+
+    #[test]
+    fn signals_read_back_by_their_names() {
+        let words = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "KILL"];
+        for (signal, name) in ExecSignal::ALL.into_iter().zip(words) {
+            let word = serde_json::to_string(&signal).unwrap();
+            assert_eq!((word.as_str(), serde_json::from_str(&word).unwrap()), (&*format!("\"{name}\""), signal));
+        }
+        assert!(serde_json::from_str::<ExecSignal>("\"STOP\"").is_err());
+    }
 }

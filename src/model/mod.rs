@@ -33,7 +33,9 @@ pub use driver::{
     AdbDevice, AdbWhich, DeviceFacts, DeviceIdentity, Driver, DriverKind, Hook, HookFailure, HookKind, OUTPUT_BYTES_MAX,
 };
 pub use event::{Event, EventKind};
-pub use exec::{ExecRules, ExecSignal};
+pub use exec::{
+    ExecAsk, ExecRules, ExecSignal, InvalidArgs, TOOL_ARG_BYTES_MAX, TOOL_ARGS_BYTES_MAX, TOOL_ARGS_MAX, ToolArgs,
+};
 pub use hold::{Hold, HoldId, HoldStatus, TokenHash};
 pub use id::{
     ChosenLeaseId, EventId, IdempotencyKey, InvalidId, LabName, LeaseId, NodeName, Note, RequestId, ResourceId, Ticket,

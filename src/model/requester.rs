@@ -191,6 +191,11 @@ impl Caller {
         }
     }
 
+    /// True when it may do something at the device of `holder`'s lease: its owner alone, no admin either (SPEC §7).
+    pub fn may_use(&self, holder: &Requester) -> bool {
+        self.role != Role::Viewer && self.owns(holder)
+    }
+
     /// Lets admins through.
     ///
     /// # Errors
