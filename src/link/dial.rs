@@ -8,9 +8,11 @@ use bytes::Bytes;
 use quinn::crypto::rustls::QuicClientConfig;
 use tokio::time::timeout;
 
-use super::endpoint::transport;
+use super::endpoint::{STREAMS_MAX, transport};
+use super::exec::ExecArrival;
 use super::stream::{FrameReader, FrameWriter, read, reader, write, write_raw, writer};
 use super::{DialError, LinkError, Udp};
+use crate::limits::EXECS_MAX;
 use crate::model::NodeName;
 use crate::trust::Identity;
 use crate::wire::ALPN;
@@ -19,6 +21,9 @@ use crate::wire::hello::{Hello, Welcome};
 /// One attempt takes at most this long. It is short, because a gateway that starts during an attempt is heard only when
 /// the next packet is sent, and QUIC doubles the time between those.
 const DIAL_BOUND: Duration = Duration::from_secs(1);
+
+/// Beside the others, a stream for each tool that may run here.
+const BIDIRECTIONAL_MAX: u32 = STREAMS_MAX + EXECS_MAX as u32;
 
 /// A name is looked up for at most this long.
 const RESOLVE_BOUND: Duration = Duration::from_secs(10);
@@ -36,7 +41,7 @@ impl Dialer {
         let tls = QuicClientConfig::try_from(identity.client_tls(ALPN, gateway)?)
             .map_err(|error| LinkError::Protocol(error.to_string()))?;
         let mut client = quinn::ClientConfig::new(Arc::new(tls));
-        client.transport_config(transport());
+        client.transport_config(transport(BIDIRECTIONAL_MAX));
         let v6 = address.starts_with('[');
         let any: SocketAddr = if v6 { (Ipv6Addr::UNSPECIFIED, 0).into() } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
         let mut endpoint = udp
@@ -144,6 +149,12 @@ impl Streams {
     pub async fn calls(&self) -> Result<(FrameWriter, FrameReader), LinkError> {
         let (send, receive) = self.0.accept_bi().await?;
         Ok((writer(send), reader(receive)))
+    }
+
+    /// The next stream on which the gateway has a tool run. It is asked for once that of the calls is there.
+    pub async fn exec(&self) -> Result<ExecArrival, LinkError> {
+        let (send, receive) = self.0.accept_bi().await?;
+        Ok(ExecArrival::new(send, receive))
     }
 
     /// Counts what has been received from the gateway: something that only it can have sent, at least its sign of life.

@@ -8,7 +8,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::endpoint::transport;
+use super::endpoint::{STREAMS_MAX, transport};
 use super::stream::{FrameWriter, read, reader, short_reader, write, writer};
 use super::{LinkError, Udp};
 use crate::trust::{Invitation, JoinerKey, PublicKey, TrustError, joiner_tls};
@@ -103,7 +103,7 @@ async fn ask(invitation: &Invitation, key: &JoinerKey, udp: &Udp) -> Result<Join
     let tls = joiner_tls(invitation, JOIN_ALPN).map_err(|error| failed(error.into()))?;
     let tls = QuicClientConfig::try_from(tls).map_err(|error| failed(LinkError::Protocol(error.to_string())))?;
     let mut client = quinn::ClientConfig::new(Arc::new(tls));
-    client.transport_config(transport());
+    client.transport_config(transport(STREAMS_MAX));
     let endpoint = udp
         .endpoint(any, quinn::EndpointConfig::default(), None)
         .map_err(|source| failed(LinkError::Bind { address: any, source }))?;

@@ -11,7 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::ask::Asker;
-use super::endpoint::transport;
+use super::endpoint::{STREAMS_MAX, transport};
+use super::exec::ExecStreams;
 use super::join::{Joining, hear_joiner};
 use super::stream::{FrameReader, FrameWriter, read, reader, write, writer};
 use super::{LinkError, Udp};
@@ -50,7 +51,7 @@ impl Listener {
         let tls = QuicServerConfig::try_from(identity.server_tls(&[ALPN, JOIN_ALPN])?)
             .map_err(|error| LinkError::Protocol(error.to_string()))?;
         let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls));
-        server.transport_config(transport());
+        server.transport_config(transport(STREAMS_MAX));
         let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &identity.derive("stateless reset"));
         let mut config = quinn::EndpointConfig::new(Arc::new(reset));
         let mut seed = [0; 8];
@@ -180,9 +181,13 @@ impl Guest {
     /// Welcomes the worker; the link is up.
     pub async fn welcome(mut self, welcome: Welcome) -> Result<GatewayLink, LinkError> {
         write(&mut self.control, &welcome).await?;
+        let Welcome::Accepted { protocol, .. } = welcome else {
+            return Err(LinkError::Protocol("a welcome that is none".to_owned()));
+        };
         let (send, receive) = self.connection.open_bi().await?;
         let asker = Asker::start(writer(send), reader(receive));
-        Ok(GatewayLink { connection: self.connection, control: self.control, reports: self.reports, asker })
+        let execs = ExecStreams::new(self.connection.clone(), protocol);
+        Ok(GatewayLink { connection: self.connection, control: self.control, reports: self.reports, asker, execs })
     }
 
     /// Tells the worker why not. The worker closes once it has read it; a worker that does not is cut off.
@@ -205,6 +210,8 @@ pub struct GatewayLink {
     pub reports: FrameReader,
     /// For calls.
     pub asker: Asker,
+    /// For tools.
+    pub execs: ExecStreams,
 }
 
 impl GatewayLink {

@@ -21,10 +21,12 @@
 //! |---|---|---|
 //! | control, bidirectional, the first | worker | [`hello`], then [`report`]: deltas, digests and [`events`] up, acknowledgements down |
 //! | calls, bidirectional, the first that the gateway opens | gateway | [`call`]: calls down, answers up |
+//! | a tool, bidirectional, each further one of the gateway's | gateway | [`exec`]: stdin and signals down, output up |
 //! | snapshot, unidirectional, one for each | worker | [`report`]: one whole report |
 //!
-//! At most four streams of each kind are open at a time. QUIC tells of a stream with its first bytes, so a worker sees the
-//! stream of the calls with the first call. The control stream and that of the calls stay open as long as the link.
+//! At most four streams of each direction are open at a time, and beside them as many as tools may run on a worker
+//! ([`EXECS_MAX`]). QUIC tells of a stream with its first bytes, so a worker sees the stream of the calls with the first call,
+//! or with the first tool. The control stream and that of the calls stay open as long as the link.
 //!
 //! # Frames
 //! Every stream is a sequence of frames: a length, 4 bytes, big-endian, at most [`FRAME_BYTES_MAX`], then that many
@@ -54,8 +56,8 @@
 //! and may overtake each other, because they travel on different streams.
 //!
 //! ```text
-//! control   → {"protocol": {"min": 2, "max": 2}, "version": "0.1.0", "run": <16 bytes>, "incarnation": 1795961304378}
-//! control   ← {"accepted": {"protocol": 2, "drained": false, "eventsAfter": null}}
+//! control   → {"protocol": {"min": 2, "max": 3}, "version": "0.1.0", "run": <16 bytes>, "incarnation": 1795961304378}
+//! control   ← {"accepted": {"protocol": 3, "drained": false, "eventsAfter": null}}
 //! snapshot  → {"begin": {"incarnation": 1795961304378, "number": 0}}
 //! snapshot  → {"chunk": {"layout": 1, "resources": [{"id": "pixel-8-a", "labels": {"platform": "android"},
 //!              "maxShared": 1, "fence": 0, "grantable": true, "drained": false, "queueLength": 0, "reserved": 0,
@@ -83,6 +85,7 @@
 //! calls     → {"id": 3, "number": 1, "answer": {"calendar": {"holds": []}}}
 //! ```
 //!
+//! [`EXECS_MAX`]: crate::limits::EXECS_MAX
 //! [`FRAME_BYTES_MAX`]: crate::limits::FRAME_BYTES_MAX
 //! [`FRAME_DEPTH_MAX`]: crate::limits::FRAME_DEPTH_MAX
 
@@ -90,6 +93,7 @@ pub mod calendar;
 pub mod call;
 pub mod digest;
 pub mod events;
+pub mod exec;
 pub mod frame;
 pub mod hello;
 pub mod join;

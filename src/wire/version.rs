@@ -18,6 +18,8 @@ impl ProtocolVersion {
     pub const V1: Self = Self(1);
     /// Requests that wait at the worker, waiting rooms, draining, digests, events, settled requests.
     pub const V2: Self = Self(2);
+    /// Tools that run at a device ([`exec`](super::exec)), each on a stream of its own.
+    pub const V3: Self = Self(3);
 }
 
 /// The versions that a node speaks.
@@ -30,7 +32,7 @@ pub struct ProtocolRange {
 }
 
 /// The versions that this Berth speaks.
-pub const PROTOCOL: ProtocolRange = ProtocolRange { min: ProtocolVersion::V2, max: ProtocolVersion::V2 };
+pub const PROTOCOL: ProtocolRange = ProtocolRange { min: ProtocolVersion::V2, max: ProtocolVersion::V3 };
 
 impl ProtocolRange {
     /// The newest version that both speak.

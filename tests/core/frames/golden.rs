@@ -12,12 +12,12 @@ macro_rules! assert_frames {
 #[test]
 fn hello_and_welcome_never_change() {
     assert_frames!([hello()], @"
-    ‹84 a8›protocol‹82 a3›min‹02 a3›max‹02 a7›version‹a5›0.1.0‹a3›run‹c4106b1f0d3e31a64b0c8a410e6b3c6f7a10›
+    ‹84 a8›protocol‹82 a3›min‹02 a3›max‹03 a7›version‹a5›0.1.0‹a3›run‹c4106b1f0d3e31a64b0c8a410e6b3c6f7a10›
       ‹ab›incarnation‹cf0000019b76daa800›
     ");
     assert_frames!(welcomes(), @"
     ‹81 a8›accepted‹83 a8›protocol‹02 a7›drained‹c3 ab›eventsAfter‹cf0000019b76daa807›
-    ‹81 ac›incompatible‹81 a8›protocol‹82 a3›min‹02 a3›max‹02›
+    ‹81 ac›incompatible‹81 a8›protocol‹82 a3›min‹02 a3›max‹03›
     ‹81 a7›refused‹81 a3›why‹b1›not on the roster
     ");
 }
@@ -218,4 +218,29 @@ fn every_frame_reads_back_as_it_was_written() {
     for (kind, frame) in every_frame() {
         assert_eq!(kind.read(&frame).unwrap(), frame, "{kind:?} {}", shown(&frame));
     }
+}
+
+#[test]
+fn tools_are_what_the_peers_of_today_read() {
+    assert_frames!([exec::opening()], @"
+    ‹81 a4›exec‹85 a9›requester‹b4›gw:gateway:ci/job-17‹a5›lease‹a7›ad-7f3a‹a5›fence‹cf0000019b76daa800 a4›tool
+      ‹a3›adb‹a4›args‹92 a5›shell‹a7›echo ü
+    ");
+    assert_frames!(exec::opened(), @"
+    ‹a7›started
+    ‹81 a7›refused‹82 a4›code‹ab›BAD_REQUEST‹a7›message‹ac›no such tool
+    ");
+    assert_frames!(exec::to_tool(), @"
+    ‹81 a5›stdin‹c40300696e›
+    ‹a3›eof
+    ‹81 a6›signal‹a3›INT
+    ‹81 a3›ack‹ce00010000›
+    ");
+    assert_frames!(exec::from_tool(), @"
+    ‹81 a6›stdout‹c4036f7574›
+    ‹81 a6›stderr‹c400›
+    ‹81 a3›ack‹01›
+    ‹81 a4›exit‹cc89›
+    ‹81 a6›failed‹82 a4›code‹ac›EXEC_TIMEOUT‹a7›message‹b0›it took too long
+    ");
 }

@@ -2,6 +2,7 @@
 
 mod calendar;
 mod claims;
+mod exec;
 mod golden;
 
 use std::fmt::Write;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use berth::model::{Code, Door, Fence, Fingerprint, LeftOut, Mode, Refusal, Selector, Target, WaitingFor};
 use berth::wire::call::{Answer, AnswerFrame, Call, CallFrame, CallFrameId, Dispatch, Granted, Wait};
 use berth::wire::events::{EventRow, EventsPage};
+use berth::wire::exec::{FromTool, Opened, Opening, ToTool};
 use berth::wire::frame::{FrameError, decode, encode};
 use berth::wire::hello::{Hello, Welcome};
 use berth::wire::report::{
@@ -36,10 +38,26 @@ enum Kind {
     Call,
     CallId,
     Answer,
+    Opening,
+    Opened,
+    ToTool,
+    FromTool,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Hello, Kind::Welcome, Kind::Part, Kind::Report, Kind::Control, Kind::Call, Kind::CallId, Kind::Answer];
+const KINDS: [Kind; 12] = [
+    Kind::Hello,
+    Kind::Welcome,
+    Kind::Part,
+    Kind::Report,
+    Kind::Control,
+    Kind::Call,
+    Kind::CallId,
+    Kind::Answer,
+    Kind::Opening,
+    Kind::Opened,
+    Kind::ToTool,
+    Kind::FromTool,
+];
 
 impl Kind {
     /// Reads a payload as a frame of this kind, and writes what it understood.
@@ -56,6 +74,10 @@ impl Kind {
             Kind::Call => again::<CallFrame>(payload),
             Kind::CallId => again::<CallFrameId>(payload),
             Kind::Answer => again::<AnswerFrame>(payload),
+            Kind::Opening => again::<Opening>(payload),
+            Kind::Opened => again::<Opened>(payload),
+            Kind::ToTool => again::<ToTool>(payload),
+            Kind::FromTool => again::<FromTool>(payload),
         }
     }
 }
@@ -74,6 +96,10 @@ fn every_frame() -> Vec<(Kind, Bytes)> {
     frames.extend(calls().into_iter().map(|call| of(Kind::Call, bytes(&CallFrame { id: 7, call }))));
     frames
         .extend(answers().into_iter().map(|answer| of(Kind::Answer, bytes(&AnswerFrame { id: 7, number: 9, answer }))));
+    frames.push(of(Kind::Opening, bytes(&exec::opening())));
+    frames.extend(exec::opened().iter().map(|opened| of(Kind::Opened, bytes(opened))));
+    frames.extend(exec::to_tool().iter().map(|frame| of(Kind::ToTool, bytes(frame))));
+    frames.extend(exec::from_tool().iter().map(|frame| of(Kind::FromTool, bytes(frame))));
     frames
 }
 
