@@ -321,7 +321,7 @@ pub(super) fn too_many_wait() -> Refusal {
 }
 
 /// `WORKER_UNREACHABLE`, saying what is known.
-pub(super) fn worker_unreachable(worker: &NodeName, known: &str) -> Refusal {
+pub fn worker_unreachable(worker: &NodeName, known: &str) -> Refusal {
     Refusal::new(Code::WorkerUnreachable, format!("worker {worker} is away: {known}"))
         .with("worker", worker.as_str())
         .retry_after(std::time::Duration::from_secs(1))

@@ -293,6 +293,7 @@ impl Actor for Front {
             FrontMessage::Cancel { request, caller, reply } => state.cancel(&request, &caller, reply),
             FrontMessage::Renew { id, caller, ask, reply } => state.renew(id, &caller, ask, reply),
             FrontMessage::Release { id, caller, fence, reply } => state.release(id, &caller, fence, reply),
+            FrontMessage::Exec { id, caller, reply } => drop(reply.send(state.exec_route(&id, &caller))),
             FrontMessage::Join(ask, reply) => state.join(ask, reply),
             FrontMessage::PlaceThere(id, reply) => state.place_there(&id, reply),
             FrontMessage::Room { address, ask, reply } => state.room(&address, ask, reply),

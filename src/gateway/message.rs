@@ -167,6 +167,17 @@ pub struct RebuildNow {
     pub roster: usize,
 }
 
+/// Where a tool of a lease runs.
+#[derive(Debug)]
+pub struct ExecRoute {
+    /// The worker that has the lease.
+    pub worker: NodeName,
+    /// The worker's own name of it.
+    pub lease: LeaseId,
+    /// Has the link to it.
+    pub session: ActorRef<SessionMessage>,
+}
+
 /// The front's protocol.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "read, handed on and dropped: few at a time, and most are the large one")]
@@ -203,6 +214,15 @@ pub enum FrontMessage {
         fence: Option<Fence>,
         /// Answered once its worker has answered.
         reply: RpcReplyPort<Result<ReleasedThere, Refusal>>,
+    },
+    /// Where does a tool of this lease run? Answered at once; for the lease's owner alone.
+    Exec {
+        /// Which.
+        id: LeaseId,
+        /// On whose word.
+        caller: Caller,
+        /// `UNKNOWN_LEASE`, `INSUFFICIENT_PERMISSIONS`, `STOPPING`, `WORKER_UNREACHABLE`.
+        reply: RpcReplyPort<Result<ExecRoute, Refusal>>,
     },
     /// Take a named resource if it is free, else stand in its waiting room.
     Join(Ask, RpcReplyPort<Result<Joined, Refusal>>),

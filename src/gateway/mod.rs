@@ -11,6 +11,7 @@ pub mod calendar;
 mod dispatch;
 mod doubts;
 pub mod elsewhere;
+mod exec;
 pub mod fleet;
 mod follow;
 mod former;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorRef};
 use tokio::task::{JoinHandle, JoinSet};
 
+pub use self::dispatch::worker_unreachable;
 use self::front::{Front, FrontArguments};
 use self::message::FrontMessage;
 use self::registrar::{Office, Registrar};

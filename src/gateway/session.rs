@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -13,6 +13,7 @@ use super::rejections::Rejection;
 use crate::clock::Clock;
 use crate::limits::CALL_BOUND;
 use crate::link::ask::Asker;
+use crate::link::exec::ExecStreams;
 use crate::link::listen::{Closer, GatewayLink, Guest};
 use crate::model::NodeName;
 use crate::store::Relays;
@@ -47,6 +48,8 @@ pub enum SessionMessage {
         /// How long the answer may take.
         bound: Duration,
     },
+    /// From whoever has a tool run: the streams for that, if the link is up.
+    Execs(RpcReplyPort<Option<ExecStreams>>),
     /// From the front: ask the worker for a new snapshot.
     Resync,
     /// From the front: the worker is out, or back.
@@ -101,6 +104,7 @@ struct Up {
     id: LinkId,
     closer: Closer,
     asker: Arc<Asker>,
+    execs: ExecStreams,
     resync: mpsc::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -151,6 +155,7 @@ impl Actor for Session {
                 myself.stop(Some(why));
             }
             SessionMessage::Ask { id, call, bound } => state.ask(id, call, bound),
+            SessionMessage::Execs(reply) => drop(reply.send(state.link.as_ref().map(|up| up.execs.clone()))),
             SessionMessage::Resync => {
                 if let Some(up) = &state.link {
                     // One that waits already is enough.
@@ -225,7 +230,7 @@ impl SessionState {
         let closer = link.connection();
         let snapshots = link.snapshots();
         let (resync, resyncs) = mpsc::channel(1);
-        let GatewayLink { control, reports, asker, .. } = link;
+        let GatewayLink { control, reports, asker, execs, .. } = link;
         let arguments = Follow {
             worker,
             gateway: self.around.gateway.clone(),
@@ -256,7 +261,7 @@ impl SessionState {
             };
             let _ = myself.cast(SessionMessage::Ended(id, why));
         });
-        self.link = Some(Up { id, closer, asker: Arc::new(asker), resync, task });
+        self.link = Some(Up { id, closer, asker: Arc::new(asker), execs, resync, task });
     }
 
     fn ask(&self, id: CallId, call: Call, bound: Duration) {

@@ -20,6 +20,7 @@ use super::directory::Directory;
 #[cfg(test)]
 use super::directory::{Entry, Life};
 use super::drift::Drift;
+use super::execs::{Execs, Permit};
 use super::gateway_link::GatewayLink;
 use super::jobs::Jobs;
 use super::message::{
@@ -113,6 +114,8 @@ pub struct DeskState {
     pub(super) attention: Schedule<RequestId>,
     pub(super) reporter: Reporter,
     pub(super) attempts: Attempts,
+    /// Tools that run at devices.
+    pub(super) execs: Execs,
     pub(super) ops: HashMap<OpId, Op>,
     /// Batches of the desk's own that are out.
     pub(super) notes: HashMap<OpId, Note>,
@@ -242,6 +245,8 @@ pub(super) enum Note {
     HoldsPaused { pauses: BTreeSet<String>, replies: Vec<RpcReplyPort<Said<CalendarAnswer>>> },
     /// The whole worker is out, or is back.
     NodeDrained,
+    /// A tool is to run.
+    Exec { permit: Box<Permit>, reply: RpcReplyPort<Said<Permit>> },
     /// Nobody waits for it.
     Said,
 }
@@ -300,6 +305,7 @@ impl Actor for Desk {
             attention: Schedule::default(),
             reporter: Reporter::new(incarnation),
             attempts: Attempts::default(),
+            execs: Execs::default(),
             ops: HashMap::new(),
             notes: HashMap::new(),
             to_pump: BTreeSet::new(),
@@ -364,6 +370,8 @@ impl Actor for Desk {
                 }
             }
             DeskMessage::Calendar(call, reply) => state.calendar(*call, reply),
+            DeskMessage::Exec(request, reply) => state.exec(*request, reply),
+            DeskMessage::ExecEnded(run, end) => state.exec_ended(&run, &end),
             DeskMessage::Link(now) => state.link(now),
             DeskMessage::DrainWorker(drained, reply) => state.drain_worker(drained, reply),
             DeskMessage::Check(reply) => state.check(reply),
@@ -482,6 +490,7 @@ impl DeskState {
         if !std::mem::replace(&mut self.stopping, true) {
             self.note_event(Event::new(EventKind::NodeStopping));
             self.finish_resets();
+            self.stop_execs();
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
+use super::execs::{ExecEnd, ExecRequest, ExecRun, Permit};
 pub use super::gateway_link::LinkNow;
 use super::reporter::Subscription;
 use crate::admission::resource::{Change, Held, Reply, Task};
@@ -335,6 +336,10 @@ pub enum DeskMessage {
         /// Answered once it is durable.
         reply: RpcReplyPort<Said<ReleasedNow>>,
     },
+    /// May a tool run at the device of a lease? Answered once it is on disk that it does.
+    Exec(Box<ExecRequest>, RpcReplyPort<Said<Permit>>),
+    /// A tool has ended.
+    ExecEnded(Box<ExecRun>, ExecEnd),
     /// Something about bookings and holds.
     Calendar(Box<CalendarCall>, RpcReplyPort<Said<CalendarAnswer>>),
     /// From the uplink: how its link is.

@@ -11,6 +11,8 @@ mod calendar_index;
 pub mod desk;
 mod directory;
 mod drift;
+pub mod exec;
+pub mod execs;
 mod gateway_link;
 mod jobs;
 mod listing;

@@ -175,6 +175,7 @@ impl DeskState {
             Note::Rejected { reply, refusal } => self.say(reply, Err(refusal)),
             Note::HoldsPaused { pauses, replies } => self.pauses_written(pauses, replies, written),
             Note::NodeDrained => self.drain_written(written),
+            Note::Exec { permit, reply } => self.exec_noted(*permit, reply, written),
             Note::Said => {}
         }
     }

@@ -131,6 +131,7 @@ impl DeskState {
         self.requests.say_end(&lease.request_id, at, reason);
         self.requests.end(&lease.request_id, now);
         self.ended.insert(lease.id.clone(), lease.request_id.clone());
+        self.end_execs(&lease.id);
     }
 
     pub(super) fn tell(&mut self, end: Told) {

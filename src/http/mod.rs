@@ -6,6 +6,9 @@
 //! What takes longer than one answer is a stream of server-sent events: the event log, one lease, one lease request. Each
 //! counts as a request that is served and ends when the node stops.
 //!
+//! A tool at a device writes into its answer as it runs ([`exec`]), or is talked to over a WebSocket ([`exec_socket`]). That
+//! too is a request that is served, on a connection that counts, and ends when the node stops.
+//!
 //! What every request passes, in this order: the log, the bound on requests at once, the net under panics, the
 //! check of who calls and whether they may change anything, the check of query parameters, the route. Every "no" is
 //! `{"error":{…}}`, made in one place from a [`Refusal`](crate::model::Refusal).
@@ -17,6 +20,8 @@ mod bookings;
 mod config;
 mod door;
 mod events;
+mod exec;
+mod exec_socket;
 mod headers;
 mod holds;
 mod lease_events;

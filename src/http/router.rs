@@ -15,8 +15,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::answer::Problem;
 use super::{
-    App, bookings, config, door, events, holds, lease_events, leases, node, query, request_events, requests, resources,
-    tokens, waiting_room, workers,
+    App, bookings, config, door, events, exec, exec_socket, holds, lease_events, leases, node, query, request_events,
+    requests, resources, tokens, waiting_room, workers,
 };
 use crate::model::{Code, Refusal};
 
@@ -69,6 +69,7 @@ pub(super) fn router(front: Front) -> Router {
         .route("/v1/leases/{id}", get(leases::show).delete(leases::release))
         .route("/v1/leases/{id}/renew", post(leases::renew))
         .route("/v1/leases/{id}/events", get(lease_events::stream))
+        .route("/v1/leases/{id}/exec", get(exec_socket::open).post(exec::once))
         .route("/v1/events", get(events::list))
         .route("/v1/events/stream", get(events::stream))
         .route("/v1/workers", get(workers::list))

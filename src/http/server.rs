@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -77,6 +77,12 @@ impl Server {
         self.stopping.cancel();
         while self.listeners.join_next().await.is_some() {}
     }
+}
+
+/// Whoever holds it uses the connection, also when that speaks HTTP no more: it counts, and a stop waits for it.
+#[derive(Clone)]
+pub(super) struct Connected {
+    _open: mpsc::Sender<Infallible>,
 }
 
 enum Listener {
@@ -162,28 +168,36 @@ async fn converse<S>(stream: S, peer: Peer, router: Router, stopping: Cancellati
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (open, mut over) = mpsc::channel(1);
+    let connected = Connected { _open: open };
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(connected.clone());
         let answer = router.call(request);
         async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
     });
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_BOUND)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service)
-    );
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = stopping.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    {
+        let mut connection = pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_BOUND)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades()
+        );
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = stopping.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
     }
+    // One that has become a WebSocket goes on elsewhere.
+    let _ = over.recv().await;
 }

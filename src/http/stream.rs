@@ -25,6 +25,8 @@ use super::answer::Problem;
 use super::door::Shown;
 use super::headers::header;
 use super::router::{Front, Permit};
+use super::server::Connected;
+use crate::model::{Code, Refusal};
 use crate::trust::Tokens;
 
 /// Between two comments of a stream on which nothing happens.
@@ -41,6 +43,7 @@ pub(super) trait Feed: Send + 'static {
 /// What a stream holds on to as long as it is open.
 pub(super) struct Opening {
     _permit: Option<Permit>,
+    _connected: Option<Connected>,
     shown: Shown,
     tokens: Arc<Tokens>,
     stopping: CancellationToken,
@@ -52,6 +55,7 @@ impl FromRequestParts<Front> for Opening {
     async fn from_request_parts(parts: &mut Parts, front: &Front) -> Result<Self, Infallible> {
         Ok(Self {
             _permit: parts.extensions.get().cloned(),
+            _connected: parts.extensions.get().cloned(),
             shown: parts.extensions.get().cloned().unwrap_or_default(),
             tokens: Arc::clone(&front.app.tokens),
             stopping: front.stopping.clone(),
@@ -67,6 +71,15 @@ impl Opening {
         let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    /// Waits until there is a reason to end, and says which.
+    pub async fn over(&self) -> Refusal {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => Refusal::new(Code::Stopping, "this node is going down; ask again when it is back"),
+            () = self.revoked() => Refusal::new(Code::Unauthenticated, "the token was revoked; ask an admin for a new one"),
+        }
     }
 
     /// Waits until the token that opened the stream is none any more.
@@ -91,8 +104,7 @@ impl<F: Feed> Open<F> {
             }
             let more = tokio::select! {
                 biased;
-                () = self.opening.stopping.cancelled() => None,
-                () = self.opening.revoked() => None,
+                _ = self.opening.over() => None,
                 more = self.feed.next() => more,
             };
             self.queued.extend(more?);

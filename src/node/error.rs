@@ -28,15 +28,6 @@ pub enum StartError {
         /// `cert` or `key`.
         key: &'static str,
     },
-    /// Its own program, which guards what it runs, is not found.
-    #[error("node {node} does not find its own program; reinstall it, and see that /proc is there")]
-    Guard {
-        /// Which node.
-        node: NodeName,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
     /// Its directory cannot be made private.
     #[error("cannot use {path} as the directory of a node; check lab.state_dir and who may write there")]
     Directory {
@@ -55,6 +46,15 @@ pub enum StartError {
         node: NodeName,
         /// Its lock.
         path: PathBuf,
+    },
+    /// It cannot run programs.
+    #[error("node {node} cannot find its own program, which guards the programs that it runs; see to its file")]
+    Guard {
+        /// Which.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// Its certificate cannot be used.
     #[error("node {node}: {source}")]

@@ -25,6 +25,7 @@ use futures_util::future::join_all;
 
 use crate::clock::Clock;
 use crate::config::Lab;
+use crate::driver::Guard;
 use crate::link::Udp;
 use crate::model::{NodeName, NodeRole};
 
@@ -35,11 +36,13 @@ pub struct Surroundings {
     pub clock: Clock,
     /// How UDP sockets are made.
     pub udp: Udp,
+    /// Guards what they run; none for the program of this process.
+    pub guard: Option<Guard>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { clock: Clock::system(), udp: Udp::default() }
+        Self { clock: Clock::system(), udp: Udp::default(), guard: None }
     }
 }
 

@@ -11,6 +11,7 @@ use super::{Ended, Prepared, Reloader, Running, StartError, Surroundings};
 use crate::admission::ticket::TicketKey;
 use crate::config::{GatewayConfig, Lab, WorkerConfig};
 use crate::driver::{Drivers, Guard, Programs};
+use crate::host::exec::ExecDoor;
 use crate::host::uplink::{Standings, Uplink};
 use crate::host::{self, Host, HostArguments};
 use crate::http::{App, Server};
@@ -27,7 +28,10 @@ pub(super) async fn start(
 ) -> Result<Running, StartError> {
     let config: &WorkerConfig = (lab.workers.iter().find(|worker| worker.name == node.name))
         .expect("a worker is prepared only where the lab file has it");
-    let guard = Guard::of_this_process().map_err(|source| StartError::Guard { node: node.name.clone(), source })?;
+    let guard = match &around.guard {
+        Some(guard) => guard.clone(),
+        None => Guard::of_this_process().map_err(|source| StartError::Guard { node: node.name.clone(), source })?,
+    };
     let arguments = HostArguments {
         name: node.name.clone(),
         database: node.directory.join("berth.db"),
@@ -35,7 +39,7 @@ pub(super) async fn start(
         gateway: lab.gateway.as_ref().map(|gateway| gateway.name.clone()),
         rules: lab.rules.clone(),
         tickets: TicketKey::new(&node.identity.derive("waiting ticket")),
-        hands: Arc::new(Drivers { programs: Arc::new(Programs::new(guard)) }),
+        hands: Arc::new(Drivers { programs: Arc::new(Programs::new(guard.clone())) }),
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };
@@ -46,8 +50,10 @@ pub(super) async fn start(
         .as_ref()
         .map(|(gateway, address)| Standings::new(gateway.name.clone(), address.clone(), &around.clock))
         .unzip();
+    let execs = ExecDoor { desk: desk.clone(), guard };
     let tickets_of_link = Arc::clone(&tickets);
-    let service = HostService::new(desk.clone(), events.clone(), tickets, node.name.clone(), around.clock.clone());
+    let service =
+        HostService::new(desk.clone(), events.clone(), tickets, node.name.clone(), around.clock.clone(), execs.clone());
     let service = service.with_gateway(standing);
     let coordinator: Arc<dyn Coordinator> = Arc::new(service);
     let app = App {
@@ -79,6 +85,7 @@ pub(super) async fn start(
                     rules: Arc::clone(&rules),
                     tickets: tickets_of_link,
                     standings,
+                    execs,
                 };
                 Link::Worker { dialer, uplink: tokio::spawn(async move { uplink.run(Uuid::new_v4()).await }) }
             }

@@ -20,6 +20,7 @@ use crate::admission::RequestState;
 use crate::admission::cancel::was_cancelled;
 use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
+use crate::host::exec::ExecDoor;
 use crate::host::message::{
     Asked, DeskMessage, Grant, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until, WaiterNow,
 };
@@ -41,6 +42,7 @@ pub struct HostService {
     clock: Clock,
     started_at: Timestamp,
     gateway: Option<watch::Receiver<Standing>>,
+    pub(super) execs: ExecDoor,
 }
 
 impl HostService {
@@ -51,9 +53,10 @@ impl HostService {
         tickets: Arc<TicketKey>,
         name: NodeName,
         clock: Clock,
+        execs: ExecDoor,
     ) -> Self {
         let started_at = clock.now().wall;
-        Self { desk, events, tickets, name, clock, started_at, gateway: None }
+        Self { desk, events, tickets, name, clock, started_at, gateway: None, execs }
     }
 
     /// The same with how it stands with its gateway; none for a worker without one.

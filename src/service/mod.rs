@@ -1,13 +1,14 @@
 //! What both roles answer. A host and a gateway implement [`Coordinator`]; the front doors know only this.
 //!
 //! Every answer is one of the shapes in [`views`], every question one of those in [`ask`], and every "no" a
-//! [`Refusal`]. What is about bookings and holds is in [`calendar`], what operators do with workers in
-//! [`workers`].
+//! [`Refusal`]. What is about bookings and holds is in [`calendar`], about tools at devices in [`exec`], what operators do
+//! with workers in [`workers`].
 
 mod access;
 pub mod answers;
 pub mod ask;
 pub mod calendar;
+pub mod exec;
 mod gateway;
 mod host;
 mod log;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use self::answers::{Acquired, Events, Left, Renewed};
 use self::ask::EventQuery;
 use self::calendar::Calendars;
+use self::exec::Execs;
 pub use self::gateway::GatewayService;
 pub use self::host::HostService;
 use self::views::{LeaseView, Readiness, Released, RequestView, ResourceView, StatusView, WaitingRoomView, WorkerView};
@@ -30,7 +32,7 @@ use crate::model::{Ask, Caller, Fence, LeaseId, Refusal, RenewAsk, RequestId, Re
 
 /// The operations of a node. Every wait in here is bounded.
 #[async_trait]
-pub trait Coordinator: Calendars + WorkerOperations {
+pub trait Coordinator: Calendars + Execs + WorkerOperations {
     /// Leases a named resource now, or stands in its waiting room, or refuses (SPEC §2, door 1).
     async fn acquire(&self, caller: &Caller, ask: Ask) -> Result<Acquired, Refusal>;
 

@@ -31,7 +31,7 @@ pub use self::device::{
     Work, retry_after,
 };
 use self::draft::Draft;
-pub use self::refuse::{not_yours, unknown_lease, withdrawn, withdrawn_from};
+pub use self::refuse::{not_yours, other_fence, unknown_lease, withdrawn, withdrawn_from};
 pub use self::uplink::{GETTING_THROUGH, Gateway, Link, NodeNow};
 pub use self::work::Worked;
 use super::calendar::{Calendar, Doors, Room};

@@ -25,7 +25,7 @@ pub fn not_yours(id: &LeaseId, verb: &str) -> Refusal {
 }
 
 /// `UNKNOWN_LEASE` for a former grant of `id`.
-pub(super) fn other_fence(id: &LeaseId) -> Refusal {
+pub fn other_fence(id: &LeaseId) -> Refusal {
     let message = format!("lease {id} is of a later grant than the fence you name; the lease you mean has ended");
     Refusal::new(Code::UnknownLease, message).with("leaseId", id.as_str())
 }

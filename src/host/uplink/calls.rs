@@ -26,7 +26,11 @@ use crate::wire::room::{RoomAnswer, RoomAsk, WaiterRow};
 impl Uplink {
     pub(super) async fn serve_calls(&self, streams: Streams) -> Result<(), LinkError> {
         let (writer, reader) = streams.calls().await?;
-        serve::serve(writer, reader, |call| self.begin(call)).await
+        // Every later stream of the gateway's is a tool's.
+        tokio::select! {
+            ended = serve::serve(writer, reader, |call| self.begin(call)) => ended,
+            broken = self.serve_execs(&streams) => broken.map(|never| match never {}),
+        }
     }
 
     /// Hands a call to the desk at once, so that calls keep their order, and returns the way to its answer.

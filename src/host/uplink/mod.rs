@@ -7,6 +7,7 @@
 
 mod calls;
 mod claims;
+mod execs;
 mod redial;
 mod standing;
 
@@ -22,6 +23,7 @@ use uuid::Uuid;
 use self::redial::Redial;
 pub use self::standing::{Linked, Standing, Standings};
 use super::Subscription;
+use super::exec::ExecDoor;
 use super::message::{DeskMessage, LinkNow, Said};
 use super::relay::Relay;
 use crate::admission::LiveRules;
@@ -66,6 +68,8 @@ pub struct Uplink {
     pub tickets: Arc<TicketKey>,
     /// Where it says how it stands with the gateway.
     pub standings: Standings,
+    /// Where tools are asked for.
+    pub execs: ExecDoor,
 }
 
 impl Uplink {

@@ -5,6 +5,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use super::Calendars;
 use crate::admission::ticket::TicketKey;
 use crate::clock::Clock;
+use crate::driver::Guard;
+use crate::host::exec::ExecDoor;
 use crate::host::message::{DeskMessage, Findings, Said};
 use crate::model::{Caller, Code, Role};
 use crate::service::{Coordinator, HostService};
@@ -58,7 +60,8 @@ async fn service(complaints: &[&str]) -> (HostService, tempfile::TempDir) {
     let complaints = complaints.iter().map(ToString::to_string).collect();
     let (desk, _) = Actor::spawn(None, Desk, complaints).await.unwrap();
     let tickets = Arc::new(TicketKey::new(&[7; 32]));
-    (HostService::new(desk, events, tickets, "rack-1".parse().unwrap(), clock), directory)
+    let execs = ExecDoor { desk: desk.clone(), guard: Guard::new("berth") };
+    (HostService::new(desk, events, tickets, "rack-1".parse().unwrap(), clock, execs), directory)
 }
 
 #[tokio::test]
