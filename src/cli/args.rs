@@ -10,7 +10,8 @@ use clap_complete::Shell;
 use super::exec_args::ExecArgs;
 use super::hold_args::HoldsCommand;
 use super::join_args::{JoinArgs, PkiCommand};
-use super::lease_args::LeaseArgs;
+use super::lease_args::{LeaseArgs, LeaseCommand};
+use super::lease_exec::LeaseExecArgs;
 use super::span;
 use crate::client::discovery::NodeAddress;
 use crate::model::{EventKind, NodeName, Principal, ResourceAddress, Role, Selector, SubName, TokenId};
@@ -140,6 +141,19 @@ pub(super) enum Command {
         /// Which shell
         shell: Shell,
     },
+}
+
+impl Command {
+    /// The arguments of a tool at a device, if that is what is asked for.
+    pub(super) fn into_tool(self) -> Result<LeaseExecArgs, Self> {
+        match self {
+            Command::Lease(args) => match *args {
+                LeaseArgs { command: Some(LeaseCommand::Exec(args)), .. } => Ok(args),
+                args => Err(Command::Lease(Box::new(args))),
+            },
+            command => Err(command),
+        }
+    }
 }
 
 /// Arguments of `berth up`.

@@ -46,6 +46,7 @@ pub(super) async fn run(
             }
             output.answer(&released, || format!("{}\n", released.message))
         }
+        LeaseCommand::Exec(_) => unreachable!("a tool at a device is run where the exit code is its own"),
         LeaseCommand::Bookings { command } => bookings::run(command, client, output).await,
         LeaseCommand::Holds { command } => holds::run(command, client, output).await,
         LeaseCommand::List => {

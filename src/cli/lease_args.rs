@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::booking_args::BookingCommand;
 use super::hold_args::HoldCommand;
+use super::lease_exec::LeaseExecArgs;
 use super::{select, span};
 use crate::model::{
     ChosenLeaseId, Fence, IdempotencyKey, LeaseId, Mode, Note, Priority, RequestId, ResourceAddress, Selector, Timeout,
@@ -81,6 +82,8 @@ pub(super) enum LeaseCommand {
         #[arg(long, value_parser = fence)]
         fence: Option<Fence>,
     },
+    /// Run a tool at the device of a lease, on the machine that owns it
+    Exec(LeaseExecArgs),
     /// Show who waits for a resource
     WaitingRoom {
         /// Its id, or WORKER/ID where two workers have the same
@@ -279,7 +282,7 @@ pub(super) fn renew(ttl: Option<Ttl>, fence: Option<Fence>, allow_shorter: bool)
     RenewBody { ttl_ms: ttl, fence, allow_shorter }
 }
 
-fn fence(text: &str) -> Result<Fence, std::num::ParseIntError> {
+pub(super) fn fence(text: &str) -> Result<Fence, std::num::ParseIntError> {
     text.parse().map(Fence)
 }
 

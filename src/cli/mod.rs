@@ -25,6 +25,7 @@ mod join_args;
 mod keep;
 mod lease;
 mod lease_args;
+mod lease_exec;
 mod output;
 mod patience;
 mod request;
@@ -50,6 +51,7 @@ use self::connect::Connector;
 use self::failure::Misuse;
 use self::interrupt::Interrupt;
 pub use self::join_args::{JoinArgs, PkiArgs, PkiCommand};
+use self::lease_exec::LeaseExecArgs;
 use self::output::Output;
 use self::patience::Pace;
 
@@ -147,9 +149,10 @@ async fn ask(
     pace: Pace,
 ) -> u8 {
     let subject = hint::Subject::of(&command);
-    let answered = match command {
-        Command::Exec(args) => Box::pin(exec::run(*args, connector, output, pace)).await,
-        command => answer(command, connector, output, &mut interrupt, pace).await.map(|()| 0),
+    let answered = match command.into_tool() {
+        Ok(args) => run_tool(args, connector, output).await,
+        Err(Command::Exec(args)) => Box::pin(exec::run(*args, connector, output, pace)).await,
+        Err(command) => answer(command, connector, output, &mut interrupt, pace).await.map(|()| 0),
     };
     let error = match answered {
         Ok(exit) => return exit,
@@ -158,6 +161,12 @@ async fn ask(
     // A program reads the code and the details; only people are told what to try.
     let hint = if output.json() { None } else { hint::after(&error, &subject, connector).await };
     failure::report(&error, hint.as_deref(), output)
+}
+
+/// Runs a tool at a device; the process ends as it does.
+async fn run_tool(args: LeaseExecArgs, connector: &Connector, output: &mut Output<'_>) -> anyhow::Result<u8> {
+    let client = connector.client().await?;
+    lease_exec::run(args, &client, output).await
 }
 
 async fn answer(

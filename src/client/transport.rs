@@ -22,9 +22,9 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     /// For messages.
-    name: String,
+    pub(super) name: String,
     requester: Option<SubName>,
-    bound: Duration,
+    pub(super) bound: Duration,
 }
 
 /// The object around every error (SPEC §11).
@@ -36,7 +36,7 @@ struct ErrorBody {
 /// An answer that was read whole.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    headers: HeaderMap,
+    pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ impl Client {
         Err(ClientError::Refused(refusal))
     }
 
-    async fn read(&self, mut response: Response) -> Result<Vec<u8>, ClientError> {
+    pub(super) async fn read(&self, mut response: Response) -> Result<Vec<u8>, ClientError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|source| self.unanswered(source))? {
             if body.len() + chunk.len() > ANSWER_BYTES_MAX {

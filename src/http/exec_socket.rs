@@ -38,21 +38,12 @@ use super::exec::failed;
 use super::path::Id;
 use super::router::Front;
 use super::stream::Opening;
-use crate::limits::EXEC_WINDOW_BYTES;
+use crate::limits::{BODY_BYTES_MAX, EXEC_WINDOW_BYTES};
 use crate::link::exec::ToolLine;
 use crate::model::{Caller, Code, ExecSignal, LeaseId, Refusal};
 use crate::service::Coordinator;
-use crate::service::exec::ExecBody;
+use crate::service::exec::{ExecBody, STDERR, STDIN, STDOUT, SUBPROTOCOL};
 use crate::wire::exec::{FromTool, ToTool};
-
-/// The subprotocol.
-pub(crate) const SUBPROTOCOL: &str = "berth-exec.v1";
-/// What a binary frame carries.
-pub(crate) const STDIN: u8 = 0;
-/// The same.
-pub(crate) const STDOUT: u8 = 1;
-/// The same.
-pub(crate) const STDERR: u8 = 2;
 
 /// How long the first frame may take to arrive.
 const FIRST_BOUND: Duration = Duration::from_secs(30);
@@ -62,8 +53,9 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// How long a client may take to read the end and to close.
 const FAREWELL_BOUND: Duration = Duration::from_secs(10);
-/// The largest frame: a window's worth of bytes behind the one that says of what.
-const FRAME_BYTES_MAX: usize = EXEC_WINDOW_BYTES + 1;
+/// The largest frame that is read at all. One that is larger than it may be is answered so; a yet larger one cuts the
+/// connection.
+const FRAME_BYTES_MAX: usize = 2 * EXEC_WINDOW_BYTES;
 /// What is kept of a connection's bytes, in each direction.
 const BUFFER_BYTES: usize = 16 * 1024;
 
@@ -167,7 +159,13 @@ async fn begin(
 ) -> Result<ToolLine, End> {
     let late = || End::Refused(Refusal::bad_field("body", "the first frame did not arrive in time; open it again"));
     let first = timeout(FIRST_BOUND, first(frames)).await.map_err(|_| late())?;
-    let body: ExecBody = parse(first.ok_or(End::Gone)?.as_bytes()).map_err(End::Refused)?;
+    let text = first.ok_or(End::Gone)?;
+    if text.len() > BODY_BYTES_MAX {
+        let message =
+            format!("the first frame is larger than {BODY_BYTES_MAX} bytes; send less, and the rest as stdin");
+        return Err(End::Refused(Refusal::new(Code::PayloadTooLarge, message)));
+    }
+    let body: ExecBody = parse(text.as_bytes()).map_err(End::Refused)?;
     coordinator.exec(caller, lease, body.into()).await.map_err(End::Refused)
 }
 

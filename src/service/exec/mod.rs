@@ -10,6 +10,15 @@ use super::ask::given;
 use crate::link::exec::ToolLine;
 use crate::model::{Caller, ExecAsk, Fence, LeaseId, Refusal, ToolArgs, ToolName};
 
+/// The subprotocol of the WebSocket on which a tool is talked to.
+pub const SUBPROTOCOL: &str = "berth-exec.v1";
+/// The first byte of a binary frame with bytes of stdin.
+pub const STDIN: u8 = 0;
+/// The first byte of a binary frame with bytes of stdout.
+pub const STDOUT: u8 = 1;
+/// The first byte of a binary frame with bytes of stderr.
+pub const STDERR: u8 = 2;
+
 /// Running tools. A front end sees nothing of where that is.
 #[async_trait]
 pub trait Execs: Send + Sync {
