@@ -6,6 +6,7 @@ use std::time::Duration;
 use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
+use berth::driver::Guard;
 use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, RequestId, ResourceAddress, WaitPolicy};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
@@ -41,6 +42,11 @@ labels = { platform = "linux", slot = "2" }
 pub const GATEWAY: usize = 0;
 pub const RACK_1: usize = 1;
 
+/// The program guards what its nodes run; a test's own program cannot.
+pub fn guard() -> Guard {
+    Guard::new(env!("CARGO_BIN_EXE_berth"))
+}
+
 /// One gateway, two workers, their directory, clock and weather.
 pub struct Lab {
     pub clock: Clock,
@@ -73,7 +79,7 @@ impl Lab {
         // A year in which the certificates that are made now are valid.
         let clock = Clock::tokio(Clock::system().now().wall);
         let weather = Weather::default();
-        let around = Surroundings { clock: clock.clone(), udp: weather.udp() };
+        let around = Surroundings { clock: clock.clone(), udp: weather.udp(), guard: Some(guard()) };
         let nodes = node::start(&file, None, &around).await.unwrap();
         let mut lab = Self { clock, weather, file, nodes, _directory: directory };
         // What was given to the gateway is what a second life of it must have.
@@ -109,7 +115,7 @@ impl Lab {
 
     /// Starts one node again.
     pub async fn restart(&mut self, name: &str) {
-        let around = Surroundings { clock: self.clock.clone(), udp: self.weather.udp() };
+        let around = Surroundings { clock: self.clock.clone(), udp: self.weather.udp(), guard: Some(guard()) };
         let name = name.parse().unwrap();
         self.nodes.extend(node::start(&self.file, Some(&name), &around).await.unwrap());
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use berth::link::dial::{Dialer, WorkerLink};
 use berth::link::{LinkError, read, write};
 use berth::model::{EventId, Fence, NodeRole};
-use berth::wire::PROTOCOL;
 use berth::wire::events::{EventRow, EventsPage};
 use berth::wire::hello::Hello;
 use berth::wire::report::{Changed, Control, Delta, Digest, LeaseRow, Report, ResourceReport, snapshot};
 use berth::wire::requests::{SettledRow, WaitingRow};
+use berth::wire::{PROTOCOL, ProtocolRange};
 use serde_json::Value;
 
 use crate::lab::Lab;
@@ -36,11 +36,24 @@ impl Liar {
         waiting: &[WaitingRow],
         settled: &[SettledRow],
     ) -> Self {
+        Self::speaking(PROTOCOL, lab, name, resource, leases, waiting, settled).await
+    }
+
+    /// The same, of another version.
+    pub async fn speaking(
+        protocol: ProtocolRange,
+        lab: &Lab,
+        name: &str,
+        resource: &str,
+        leases: Vec<LeaseRow>,
+        waiting: &[WaitingRow],
+        settled: &[SettledRow],
+    ) -> Self {
         let identity = identity(&lab.file.state_dir, "cluster", NodeRole::Worker, name);
         let address = lab.file.gateway.as_ref().unwrap().link.to_string();
         let dialer = Dialer::new(&identity, &"gateway".parse().unwrap(), &address, &lab.weather.udp()).unwrap();
         let incarnation = u64::MAX;
-        let hello = Hello { protocol: PROTOCOL, version: "9.9.9".to_owned(), run: uuid::Uuid::new_v4(), incarnation };
+        let hello = Hello { protocol, version: "9.9.9".to_owned(), run: uuid::Uuid::new_v4(), incarnation };
         let link = dialer.dial(&address, &hello).await.unwrap();
         let report = report(resource, leases);
         link.streams().send_snapshot(snapshot(incarnation, 0, &[report], waiting, settled).unwrap()).await.unwrap();

@@ -9,6 +9,7 @@ mod chosen_id;
 mod crowd;
 mod digest;
 mod events;
+mod exec;
 mod found;
 mod grace;
 mod joining;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use berth::admission::ticket::TicketKey;
 use berth::admission::{LeaseRules, LiveRules, Rules};
 use berth::host::Subscription;
+use berth::host::exec::ExecDoor;
 use berth::host::message::{DeskMessage, Said};
 use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
@@ -17,7 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, guard};
 use crate::liar::report;
 use crate::strangers::identity;
 
@@ -87,6 +88,7 @@ impl Pretender {
             rules: up_to(std::time::Duration::from_secs(60)),
             tickets: Arc::new(TicketKey::new(&[7; 32])),
             standings,
+            execs: ExecDoor { desk: desk.clone(), guard: guard() },
         };
         Self {
             uplink: tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await }),

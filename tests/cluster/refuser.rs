@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use berth::admission::ticket::TicketKey;
 use berth::clock::Clock;
 use berth::host::Subscription;
+use berth::host::exec::ExecDoor;
 use berth::host::message::{Asked, DeskMessage, Grant, Origin, ReleasedNow, Said};
 use berth::host::uplink::{Standings, Uplink};
 use berth::link::dial::Dialer;
@@ -16,7 +17,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, guard};
 use crate::liar::report;
 use crate::strangers::identity;
 
@@ -172,6 +173,7 @@ impl Refuser {
             events,
             tickets: Arc::new(TicketKey::new(&[7; 32])),
             standings,
+            execs: ExecDoor { desk: desk.clone(), guard: guard() },
         };
         let uplink = tokio::spawn(async move { uplink.run(uuid::Uuid::new_v4()).await });
         Self { uplink, desk, reports, number, _store: (store, directory) }

@@ -20,7 +20,7 @@ use berth::wire::report::{Changed, Control, Part, Report, ResourceReport};
 use berth::wire::requests::{Place, SettledRow, WaitingRow};
 use berth::wire::{PROTOCOL, ProtocolVersion};
 
-use crate::lab::FILE;
+use crate::lab::{FILE, guard};
 use crate::strangers::identity;
 use crate::weather::Weather;
 
@@ -77,7 +77,7 @@ impl Scripted {
     }
 
     async fn start_worker(&mut self) {
-        let around = Surroundings { clock: self.clock.clone(), udp: Weather::default().udp() };
+        let around = Surroundings { clock: self.clock.clone(), udp: Weather::default().udp(), guard: Some(guard()) };
         let name = "rack-1".parse().unwrap();
         self.worker = node::start(&self.file, Some(&name), &around).await.unwrap().pop();
     }

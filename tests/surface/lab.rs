@@ -224,6 +224,11 @@ impl Lab {
         status
     }
 
+    /// The number of a process that runs.
+    pub fn pid(&self, node: &str) -> u32 {
+        self.nodes[node].id()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, node: &str, signal: Signal) {
         kill_process(Pid::from_child(&self.nodes[node]), signal).expect("it takes the signal");

@@ -20,6 +20,7 @@ mod interop;
 mod joined;
 mod joining;
 mod lab;
+mod lease_exec;
 mod patience;
 mod ports;
 mod queue;

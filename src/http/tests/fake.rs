@@ -9,14 +9,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::link::exec::{CallerLine, ToolLine, line};
 use crate::model::NoticeKind;
 use crate::model::{
-    Ask, Caller, Code, DeviceState, EventId, EventKind, Fence, Labels, LeaseId, Mode, NodeName, NodeRole, Refusal,
-    RenewAsk, RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
+    Ask, Caller, Code, DeviceState, EventId, EventKind, ExecAsk, Fence, Labels, LeaseId, Mode, NodeName, NodeRole,
+    Refusal, RenewAsk, RequestId, Requester, ResourceAddress, Role, Selector, Target, Ttl, WaitPolicy, WaitingFor,
 };
 use crate::service::Coordinator;
 use crate::service::answers::{Acquired, Events, Left, Notice, Pending, Renewed};
 use crate::service::ask::EventQuery;
+use crate::service::exec::Execs;
 use crate::service::views::{
     Connection, EventView, LeaseView, NodeView, Readiness, Released, RequestState, RequestView, ResourceCounts,
     ResourceView, StatusView, WaiterView, WaitingRoomView, WorkerView,
@@ -47,6 +49,10 @@ pub(super) struct Fake {
     pub grown: Notify,
     /// What was asked of the calendars: the worker that was named, and the call.
     pub calendar: Mutex<Vec<(Option<NodeName>, CalendarCall)>>,
+    /// The tools' ends of what was started, one after the other.
+    pub tools: Mutex<VecDeque<CallerLine>>,
+    /// Set off when a tool was started.
+    pub started: Notify,
     /// What the calendars answer, one after the other.
     pub booked: Mutex<VecDeque<Result<CalendarAnswer, Refusal>>>,
 }
@@ -166,6 +172,22 @@ fn known(id: &LeaseId) -> Result<(), Refusal> {
     match id.as_str() {
         "gone" => Err(Refusal::new(Code::UnknownLease, "no active lease gone").with("leaseId", "gone")),
         _ => Ok(()),
+    }
+}
+
+#[async_trait]
+impl Execs for Fake {
+    async fn exec(&self, caller: &Caller, lease: &LeaseId, ask: ExecAsk) -> Result<ToolLine, Refusal> {
+        let ExecAsk { tool, args, fence } = ask;
+        self.note(format!("exec {lease} {tool} {:?} {fence:?} as {}", args.as_slice(), caller.principal));
+        known(lease)?;
+        if tool.as_str() == "rm" {
+            return Err(Refusal::bad_field("tool", "rm is not allowed").with("allowed", vec!["adb"]));
+        }
+        let (tool, caller) = line();
+        self.tools.lock().unwrap().push_back(caller);
+        self.started.notify_one();
+        Ok(tool)
     }
 }
 

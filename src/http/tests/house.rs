@@ -154,6 +154,19 @@ impl House {
         self.send(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
+    /// Sends JSON and reads an answer of JSON lines.
+    pub async fn lines(&self, path: &str, body: &str) -> Vec<Value> {
+        let request = Request::post(path).header("content-type", "application/json").extension(Peer::Operator);
+        let response = self.router.clone().oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        assert_eq!(parts.status, StatusCode::OK);
+        assert_eq!(parts.headers["content-type"], "application/x-ndjson");
+        assert_eq!(parts.headers["cache-control"], "no-store");
+        let text = String::from_utf8(axum::body::to_bytes(body, 1 << 20).await.unwrap().to_vec()).unwrap();
+        assert!(text.ends_with('\n'), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// Asks over the network with a token.
     pub async fn with_token(&self, method: &str, path: &str, authorization: &str) -> Told {
         let request = Request::builder().method(method).uri(path).header("authorization", authorization);

@@ -1,6 +1,7 @@
 mod bookings;
 mod calendar;
 mod config;
+mod exec;
 mod fake;
 mod holds;
 mod house;
