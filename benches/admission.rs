@@ -15,6 +15,7 @@ use berth::admission::Rules;
 use berth::admission::ticket::TicketKey;
 use berth::clock::Clock;
 use berth::driver::{Drivers, Guard, Programs};
+use berth::host::exec::ExecDoor;
 use berth::host::{self, HostArguments};
 use berth::model::{Caller, Labels, RequestId, ResourceSpec};
 use berth::service::answers::Acquired;
@@ -77,7 +78,9 @@ impl Bench {
             clock: Clock::system(),
         };
         let host = host::start(arguments).await.expect("a host");
-        let service = HostService::new(host.desk, host.events, host.tickets, "bench".parse().unwrap(), Clock::system());
+        let execs = ExecDoor { desk: host.desk.clone(), guard: Guard::new("berth") };
+        let (name, clock) = ("bench".parse().unwrap(), Clock::system());
+        let service = HostService::new(host.desk, host.events, host.tickets, name, clock, execs);
         let mut bench = Self {
             service: Arc::new(service),
             rules,

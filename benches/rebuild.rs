@@ -124,7 +124,7 @@ impl Fleet {
         let state = ("BERTH_LAB__STATE_DIR".to_owned(), directory.path().join("state").to_string_lossy().into_owned());
         let lab = Effective::load(Source::File(path), [state].into_iter()).expect("a lab").lab;
         let identities = (0..WORKERS).map(|index| identity(&lab.state_dir, &worker(index))).collect();
-        let around = Surroundings { clock: Clock::system(), udp: Udp::default() };
+        let around = Surroundings { clock: Clock::system(), udp: Udp::default(), guard: None };
         Self { lab, around, identities, _directory: directory }
     }
 

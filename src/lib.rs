@@ -59,6 +59,13 @@
 //! desk, and its numbers to the front, in one message each: from then on every command is decided by them, and everybody else
 //! looks at [`LiveRules`](admission::LiveRules). A resource that has gone dismisses those who wait for it and goes when
 //! nothing holds it ([`host`]).
+//!
+//! # A tool, all the way
+//! [`http`] takes one request, or a WebSocket, and asks [`service::exec::Execs`] for a line to the tool. At a gateway the
+//! front says which worker has the lease, for its owner alone, and [`link::exec`] opens a stream beside the calls
+//! ([`wire::exec`] is what is said on it). At the worker the desk gives out a permit of one grant ([`host::execs`]), which
+//! ends with the lease; the tool runs in a task of its own ([`host::exec`]) as a [`driver::Tool`]. From the client to the tool
+//! no more than a window of bytes is on its way in each direction, and nobody in between holds more.
 
 pub mod admission;
 pub mod cli;

@@ -13,10 +13,14 @@ use ractor::RpcReplyPort;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::desk::{DeskState, Note};
-use super::message::Said;
+use super::message::{Grant, Said};
 use crate::admission::resource::other_fence;
+use crate::driver::placeholder::fill;
+use crate::driver::{Tenure, environment};
 use crate::limits::{EXECS_MAX, EXECS_PER_LEASE_MAX};
-use crate::model::{Authority, Code, Event, EventKind, ExecAsk, LeaseId, LeaseRecord, Refusal, Requester, ToolName};
+use crate::model::{
+    Authority, Code, Event, EventKind, ExecAsk, ExecRules, LeaseId, LeaseRecord, Refusal, Requester, ToolArgs, ToolName,
+};
 
 /// How soon a place may be free again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -145,8 +149,8 @@ impl DeskState {
             return Err(other_fence(&id));
         }
         let own = grant.environment.clone();
-        let argv = self.rules.exec.argv(&tool, &args, &own)?;
-        let environment = environment(own, &grant.lease);
+        let argv = argv(&self.rules.exec, &tool, &args, &own)?;
+        let environment = whole_environment(own, &grant);
         let driver = self.directory.get(&grant.lease.resource_id).map(|entry| Arc::clone(&entry.spec.driver));
         let (place, over) = self.execs.enter(&id, authority)?;
         let run = ExecRun { lease: grant.lease, tool };
@@ -234,13 +238,89 @@ pub fn not_its_owner(lease: &LeaseId) -> Refusal {
 }
 
 /// What a holder needs to reach its device, with what every program finds that Berth runs for a lease (SPEC §7).
-fn environment(own: BTreeMap<String, String>, lease: &LeaseRecord) -> BTreeMap<String, String> {
-    let berth = [
-        ("BERTH_RESOURCE", lease.resource_id.to_string()),
-        ("BERTH_LEASE", lease.id.to_string()),
-        ("BERTH_HOLDER", lease.holder.to_string()),
-        ("BERTH_FENCE", lease.fence.to_string()),
-    ];
-    let berth = berth.into_iter().map(|(name, value)| (name.to_owned(), value));
-    own.into_iter().chain(berth).collect()
+fn whole_environment(own: BTreeMap<String, String>, grant: &Grant) -> BTreeMap<String, String> {
+    let LeaseRecord { id, resource_id, holder, fence, .. } = &grant.lease;
+    let tenure = Tenure { lease: Some(id), holder: Some(holder), fence: Some(*fence) };
+    own.into_iter().chain(environment(resource_id, &grant.labels, tenure)).collect()
+}
+
+/// The program and all its arguments: those of the lab file, filled in from the lease's environment, and those of the holder
+/// as they are.
+///
+/// # Errors
+/// `BAD_REQUEST` naming the field `tool`: it is not allowed, or needs what the lease's environment does not have.
+fn argv(
+    rules: &ExecRules,
+    tool: &ToolName,
+    args: &ToolArgs,
+    environment: &BTreeMap<String, String>,
+) -> Result<Vec<String>, Refusal> {
+    let prefix = rules.allow.get(tool).ok_or_else(|| not_allowed(rules, tool))?;
+    let mut argv = fill(prefix, environment).map_err(|why| {
+        let see = format!("take another tool, or ask the operator to see to exec.allow.{tool} of the lab file");
+        Refusal::bad_field("tool", format!("{tool} cannot be run at this device: {why}; {see}"))
+    })?;
+    argv.extend(args.as_slice().iter().cloned());
+    Ok(argv)
+}
+
+fn not_allowed(rules: &ExecRules, tool: &ToolName) -> Refusal {
+    let allowed: Vec<&str> = rules.allow.keys().map(ToolName::as_str).collect();
+    let why = if allowed.is_empty() {
+        "no tool is allowed on this machine; its operator names some under [exec.allow] of the lab file".to_owned()
+    } else {
+        format!("{tool} is not allowed on this machine; take one of {}", allowed.join(", "))
+    };
+    Refusal::bad_field("tool", why).with("allowed", allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str], tool: &str, environment: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let allow = if words.is_empty() { BTreeMap::new() } else { [("adb".parse().unwrap(), words)].into() };
+        let own = environment.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let args = vec!["{env.A}".to_owned()].try_into().unwrap();
+        argv(&ExecRules { allow, ..ExecRules::default() }, &tool.parse().unwrap(), &args, &own)
+    }
+
+    #[test]
+    fn the_lease_s_environment_is_put_into_the_words_of_the_lab_file_and_never_into_the_holder_s() {
+        let argv = of(&["adb", "-s", "{env.A}"], "adb", &[("A", "R5")]).unwrap();
+        assert_eq!(argv, ["adb", "-s", "R5", "{env.A}"]);
+    }
+
+    #[test]
+    fn a_tool_that_is_not_allowed_is_refused_with_those_that_are() {
+        let unknown = of(&["adb"], "sh", &[]).unwrap_err();
+        assert_eq!(unknown.code, Code::BadRequest);
+        assert!(
+            unknown.message.starts_with("tool: sh is not allowed") && unknown.message.ends_with("adb"),
+            "{unknown}"
+        );
+        assert_eq!(unknown.details.unwrap()["allowed"], serde_json::json!(["adb"]));
+        let nothing = of(&[], "adb", &[]).unwrap_err();
+        assert!(nothing.message.contains("[exec.allow]"), "{nothing}");
+        let lacking = of(&["adb", "{env.S}"], "adb", &[("A", "R5")]).unwrap_err();
+        assert!(lacking.code == Code::BadRequest && lacking.message.contains("has no S"), "{lacking}");
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_tool_has_ended() {
+        let (mut execs, lease) = (Execs::default(), "lse_1".parse().unwrap());
+        let authority = || Authority::Client(crate::model::Caller::admin());
+        let mut held: Vec<_> = (0..EXECS_PER_LEASE_MAX).map(|_| execs.enter(&lease, authority()).unwrap()).collect();
+        assert_eq!(execs.enter(&lease, authority()).unwrap_err().code, Code::RateLimited);
+        held.pop();
+        held.push(execs.enter(&lease, authority()).unwrap());
+        for number in EXECS_PER_LEASE_MAX..EXECS_MAX {
+            held.push(execs.enter(&format!("lse_x{}", number / 16).parse().unwrap(), authority()).unwrap());
+        }
+        let full = execs.enter(&"lse_2".parse().unwrap(), authority()).unwrap_err();
+        assert_eq!((full.code, full.retry_after), (Code::QueueFull, Some(1)));
+        assert_eq!(execs.of(&lease).len(), EXECS_PER_LEASE_MAX);
+        assert!(execs.of(&lease).is_empty());
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fence, Refusal, ToolName};
+use super::{Fence, ToolName};
 
 /// Arguments of one tool.
 pub const TOOL_ARGS_MAX: usize = 256;
@@ -120,100 +120,9 @@ impl ExecSignal {
     pub const ALL: [Self; 7] = [Self::Int, Self::Term, Self::Hup, Self::Quit, Self::Usr1, Self::Usr2, Self::Kill];
 }
 
-impl ExecRules {
-    /// The program and all its arguments, for a lease with this environment.
-    ///
-    /// # Errors
-    /// `BAD_REQUEST` naming the field `tool`: it is not allowed, or needs what the lease's environment does not have.
-    pub fn argv(
-        &self,
-        tool: &ToolName,
-        args: &ToolArgs,
-        environment: &BTreeMap<String, String>,
-    ) -> Result<Vec<String>, Refusal> {
-        let Some(prefix) = self.allow.get(tool) else { return Err(self.not_allowed(tool)) };
-        let mut argv = Vec::with_capacity(prefix.len() + args.0.len());
-        for word in prefix {
-            argv.push(filled(word, environment).map_err(|name| {
-                let why = format!(
-                    "{tool} needs {name} of the lease's environment, and this device gives none; take another tool, or \
-                     ask the operator to see to exec.allow.{tool} of the lab file"
-                );
-                Refusal::bad_field("tool", why)
-            })?);
-        }
-        argv.extend(args.0.iter().cloned());
-        Ok(argv)
-    }
-
-    fn not_allowed(&self, tool: &ToolName) -> Refusal {
-        let allowed: Vec<&str> = self.allow.keys().map(ToolName::as_str).collect();
-        let why = if allowed.is_empty() {
-            "no tool is allowed on this machine; its operator names some in [exec.allow] of the lab file".to_owned()
-        } else {
-            format!("{tool} is not allowed on this machine; take one of {}", allowed.join(", "))
-        };
-        Refusal::bad_field("tool", why).with("allowed", allowed)
-    }
-}
-
-/// The word with `{env.NAME}` replaced by that value.
-///
-/// # Errors
-/// The name of a value that is not there.
-fn filled(word: &str, environment: &BTreeMap<String, String>) -> Result<String, String> {
-    let mut text = String::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((before, (name, after))) =
-        rest.split_once("{env.").and_then(|(before, inner)| Some((before, inner.split_once('}')?)))
-    {
-        text.push_str(before);
-        // What is put in is never looked at again: a value cannot name another.
-        text.push_str(environment.get(name).ok_or_else(|| name.to_owned())?);
-        rest = after;
-    }
-    text.push_str(rest);
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Code;
-
-    fn args(args: &[&str]) -> ToolArgs {
-        args.iter().map(ToString::to_string).collect::<Vec<_>>().try_into().unwrap()
-    }
-
-    fn rules(words: &[&str]) -> ExecRules {
-        let allow = [("adb".parse().unwrap(), words.iter().map(ToString::to_string).collect())].into();
-        ExecRules { allow, ..ExecRules::default() }
-    }
-
-    #[test]
-    fn the_lease_s_environment_is_put_into_the_words_of_the_lab_file_and_never_into_the_holder_s() {
-        let environment =
-            BTreeMap::from([("A".to_owned(), "R5".to_owned()), ("B".to_owned(), "{env.A} {env.".to_owned())]);
-        let argv = rules(&["adb", "-s", "{env.A}", "x{env.B}{env.A}y", "{env.A", "{A}"]);
-        let argv = argv.argv(&"adb".parse().unwrap(), &args(&["{env.A}"]), &environment).unwrap();
-        assert_eq!(argv, ["adb", "-s", "R5", "x{env.A} {env.R5y", "{env.A", "{A}", "{env.A}"]);
-    }
-
-    #[test]
-    fn a_tool_that_is_not_allowed_is_refused_with_those_that_are() {
-        let none = BTreeMap::new();
-        let unknown = rules(&["adb"]).argv(&"sh".parse().unwrap(), &args(&[]), &none).unwrap_err();
-        assert_eq!(unknown.code, Code::BadRequest);
-        assert!(
-            unknown.message.starts_with("tool: sh is not allowed") && unknown.message.ends_with("adb"),
-            "{unknown}"
-        );
-        assert_eq!(unknown.details.unwrap()["allowed"], serde_json::json!(["adb"]));
-        let nothing = ExecRules::default().argv(&"adb".parse().unwrap(), &args(&[]), &none).unwrap_err();
-        assert!(nothing.message.contains("[exec.allow]"), "{nothing}");
-        let lacking = rules(&["adb", "{env.S}"]).argv(&"adb".parse().unwrap(), &args(&[]), &none).unwrap_err();
-        assert!(lacking.message.contains("needs S"), "{lacking}");
-    }
 
     #[test]
     fn arguments_have_their_bounds() {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth::admission::LeaseRules;
 use berth::limits::EXEC_WINDOW_BYTES;
@@ -18,7 +18,7 @@ use berth::wire::{ProtocolRange, ProtocolVersion};
 use bytes::Bytes;
 
 use crate::chosen_id::reported;
-use crate::lab::{FILE, Lab, RACK_1};
+use crate::lab::{FILE, Lab, RACK_1, eventually};
 use crate::liar::Liar;
 
 const ALLOW: &str = r#"
@@ -131,11 +131,7 @@ impl Trace {
     }
 
     async fn dies(&self) {
-        let begun = Instant::now();
-        while self.is_running() {
-            assert!(begun.elapsed() < BOUND, "process {} is still there", self.pid());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        eventually("the process is gone", || async { (!self.is_running()).then_some(()) }).await;
     }
 }
 
@@ -375,12 +371,13 @@ async fn a_reader_that_stalls_stalls_its_tool_and_nothing_else() {
     for _ in 0..3 {
         others.push(sh(&*gateway, &lease.id, "cat /dev/zero").await);
     }
-    let begun = Instant::now();
-    gateway.renew(&ci(), &lease.id, RenewAsk::default()).await.unwrap();
-    assert_eq!(end(&mut sh(&*gateway, &lease.id, "echo hi").await).await, said("hi\n", "", 0));
-    let other = acquire(&*gateway, &caller("other", Role::Agent), "board-1").await;
-    gateway.release(&caller("other", Role::Agent), &other.id, None).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    let asked = async {
+        gateway.renew(&ci(), &lease.id, RenewAsk::default()).await.unwrap();
+        assert_eq!(end(&mut sh(&*gateway, &lease.id, "echo hi").await).await, said("hi\n", "", 0));
+        let other = acquire(&*gateway, &caller("other", Role::Agent), "board-1").await;
+        gateway.release(&caller("other", Role::Agent), &other.id, None).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(3), asked).await.expect("at once");
     // Once the reader goes on, so does the tool.
     line.to.send(ToTool::Ack(came as u32)).await.unwrap();
     let rest = end(&mut line).await;
@@ -429,15 +426,11 @@ async fn ended_event(worker: &dyn Coordinator, n: usize) -> serde_json::Map<Stri
 
 async fn exec_events(node: &dyn Coordinator, kind: &str, n: usize) -> Vec<serde_json::Map<String, serde_json::Value>> {
     let query = EventQuery { event: Some(kind.parse().unwrap()), limit: 100, ..EventQuery::default() };
-    let begun = Instant::now();
-    loop {
+    eventually("it is told", || async {
         let events = node.events(&Caller::admin(), &query, Duration::ZERO).await.unwrap().events;
-        if events.len() >= n {
-            return events.into_iter().map(|event| event.payload).collect();
-        }
-        assert!(begun.elapsed() < BOUND, "{events:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        (events.len() >= n).then(|| events.into_iter().map(|event| event.payload).collect())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -467,11 +460,7 @@ async fn a_worker_of_a_version_without_tools_is_not_asked_for_one() {
     let _old = Liar::speaking(two, &lab, "rack-2", "bench", vec![row], &[], &[]).await;
     let gateway = lab.gateway();
     let id: LeaseId = "old-1".parse().unwrap();
-    let begun = Instant::now();
-    while gateway.lease(&ci(), &id).await.is_err() {
-        assert!(begun.elapsed() < BOUND);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("its lease is routed", || async { gateway.lease(&ci(), &id).await.ok() }).await;
     let no = refused(&*gateway, &ci(), &id, ask("cat", &[])).await;
     assert_eq!(no.code, Code::UnsupportedOnWorker);
     assert!(no.message.contains("upgrade"), "{no}");

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -93,12 +93,12 @@ impl Caller {
 }
 
 /// Leaves its process number in a file, says that it is ready, and goes on for a minute.
-fn long(file: &PathBuf) -> String {
+fn long(file: &Path) -> String {
     format!("echo $$ > {}; echo ready; sleep 60 & wait", file.display())
 }
 
 #[track_caller]
-fn dies(file: &PathBuf) {
+fn dies(file: &Path) {
     let pid = fs::read_to_string(file).expect("its number").trim().to_owned();
     eventually("the tool is gone", BOUND, || (!PathBuf::from(format!("/proc/{pid}")).exists()).then_some(()));
 }
