@@ -24,6 +24,7 @@ fn lease_help_shows_how_to_ask() {
       acquire       Lease one resource at once, be refused, or stand in its waiting room
       renew         Move a lease's deadline to now plus its width
       release       End a lease
+      exec          Run a tool at the device of a lease, on the machine that owns it
       waiting-room  Show who waits for a resource
       leave         Leave the waiting room of a resource
       cancel        End a lease request that waits
