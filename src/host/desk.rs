@@ -12,22 +12,19 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
 use tokio::task::JoinHandle;
 
-use super::asked::LeaveReply;
 use super::attempts::Attempts;
-use super::calendar::CalendarOp;
 use super::calendar_index::CalendarIndex;
 use super::directory::Directory;
 #[cfg(test)]
 use super::directory::{Entry, Life};
 use super::drift::Drift;
-use super::execs::{Execs, Permit};
+use super::execs::Execs;
 use super::gateway_link::GatewayLink;
 use super::jobs::Jobs;
-use super::message::{
-    Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, PendingNow, ReleasedNow, RequestNow, ResourceNow, Said, Until,
-};
+use super::message::{Asked, DeskMessage, FirstGrant, Grant, OpId, Origin, PendingNow, RequestNow, Said, Until};
 use super::monitor::Monitor;
-use super::open::{OpenRequest, Parked};
+pub(super) use super::op::{Note, Op, OpKind};
+use super::open::OpenRequest;
 use super::reload::Reload;
 use super::reporter::Reporter;
 #[cfg(test)]
@@ -37,17 +34,13 @@ use super::returning::Returning;
 use super::schedule::Schedule;
 #[cfg(test)]
 use super::tick::RESIDENCY;
-use crate::admission::resource::{Command, Rejection, unknown_lease};
-use crate::admission::{Ledger, LiveRules, Pool, Requests, Rules, Speaker, Waiter};
+use crate::admission::resource::{Command, unknown_lease};
+use crate::admission::{Ledger, LiveRules, Pool, Requests, Rules};
 use crate::clock::{Clock, RunTime};
 use crate::driver::Hands;
 use crate::driver::adb;
-use crate::model::{
-    Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, Mode, NodeName, Refusal, RequestId, Requester, ResourceId,
-};
+use crate::model::{Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceId};
 use crate::store::Store;
-use crate::wire::calendar::CalendarAnswer;
-use crate::wire::report::ResourceReport;
 
 /// The actor; what it is comes with [`DeskArguments`].
 #[derive(Debug)]
@@ -159,96 +152,6 @@ impl Watcher {
             Watcher::Reader(_, reply) => reply.is_closed(),
         }
     }
-}
-
-/// A command that a resource has been given.
-pub(super) struct Op {
-    pub(super) resource: ResourceId,
-    pub(super) kind: OpKind,
-}
-
-pub(super) enum OpKind {
-    Ask {
-        /// Who asks; where it goes on if this resource declines.
-        waiter: Box<Waiter>,
-        speaker: Speaker,
-    },
-    Offer {
-        request: RequestId,
-        mode: Mode,
-        parked: Option<Parked>,
-    },
-    Withdraw {
-        request: RequestId,
-        why: Rejection,
-    },
-    Leave {
-        holder: Requester,
-        reply: LeaveReply,
-    },
-    /// A gateway asks about an unattended waiter.
-    See {
-        request: RequestId,
-        reply: RpcReplyPort<Said<PendingNow>>,
-    },
-    Drain {
-        drained: bool,
-        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
-    },
-    Clear {
-        reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
-    },
-    /// A job has ended.
-    Worked,
-    /// The driver has seen the device, or does not see it any more.
-    Sighted,
-    /// With the time of the last renewal before this one.
-    Renew {
-        lease: LeaseId,
-        renewed_at: Timestamp,
-        authority: Authority,
-        reply: RpcReplyPort<Said<Grant>>,
-    },
-    Release {
-        lease: Box<LeaseRecord>,
-        authority: Authority,
-        reply: RpcReplyPort<Said<ReleasedNow>>,
-    },
-    /// If it may admit an unattended waiter, with the least reservation.
-    Serve {
-        parked: Option<Parked>,
-        /// True when it is to admit an unattended waiter too.
-        admits: bool,
-    },
-    Wake,
-    /// Those who wait for one that is going.
-    Dismiss,
-    /// With up to when the resource had been told of the edges of its windows before.
-    Edge {
-        since: Timestamp,
-    },
-    Rewrite,
-    Calendar(Box<CalendarOp>),
-}
-
-/// A batch of the desk's own.
-pub(super) enum Note {
-    /// The request waits in the pool.
-    Joined { request: RequestId },
-    /// The request has left the pool.
-    Withdrawn { request: RequestId, why: Rejection, refusal: Refusal },
-    /// The event of a refusal: whoever asked hears it whether the event is written or not.
-    Refused { request: RequestId, refusal: Refusal },
-    /// The same for one who did not pass the checks.
-    Rejected { reply: RpcReplyPort<Said<Asked>>, refusal: Refusal },
-    /// New holds are stopped, or made again.
-    HoldsPaused { pauses: BTreeSet<String>, replies: Vec<RpcReplyPort<Said<CalendarAnswer>>> },
-    /// The whole worker is out, or is back.
-    NodeDrained,
-    /// A tool is to run.
-    Exec { permit: Box<Permit>, reply: RpcReplyPort<Said<Permit>> },
-    /// Nobody waits for it.
-    Said,
 }
 
 impl Actor for Desk {
@@ -372,6 +275,7 @@ impl Actor for Desk {
             DeskMessage::Calendar(call, reply) => state.calendar(*call, reply),
             DeskMessage::Exec(request, reply) => state.exec(*request, reply),
             DeskMessage::ExecEnded(run, end) => state.exec_ended(&run, &end),
+            DeskMessage::ToolGone(resource) => state.tool_gone(&resource),
             DeskMessage::Link(now) => state.link(now),
             DeskMessage::DrainWorker(drained, reply) => state.drain_worker(drained, reply),
             DeskMessage::Check(reply) => state.check(reply),

@@ -9,17 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::RpcReplyPort;
+use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::desk::{DeskState, Note};
-use super::message::{Grant, Said};
+use super::message::{DeskMessage, Grant, Said};
 use crate::admission::resource::other_fence;
 use crate::driver::placeholder::fill;
 use crate::driver::{Tenure, environment};
 use crate::limits::{EXECS_MAX, EXECS_PER_LEASE_MAX};
 use crate::model::{
-    Authority, Code, Event, EventKind, ExecAsk, ExecRules, LeaseId, LeaseRecord, Refusal, Requester, ToolArgs, ToolName,
+    Authority, Code, Event, EventKind, ExecAsk, ExecRules, LeaseId, LeaseRecord, Refusal, Requester, ResourceId,
+    ToolArgs, ToolName,
 };
 
 /// How soon a place may be free again.
@@ -53,6 +54,22 @@ pub struct Permit {
     pub over: oneshot::Receiver<Refusal>,
     pub(super) run: ExecRun,
     pub(super) _place: OwnedSemaphorePermit,
+    /// Goes when nothing of the tool runs any more.
+    pub(super) _presence: Presence,
+}
+
+/// A tool that may be at a device. Its end is told when this is dropped, whatever became of the tool.
+#[derive(Debug)]
+pub(super) struct Presence {
+    resource: ResourceId,
+    desk: ActorRef<DeskMessage>,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // A desk that is gone takes the whole node with it.
+        let _ = self.desk.cast(DeskMessage::ToolGone(self.resource.clone()));
+    }
 }
 
 /// What the log is told of a tool that runs.
@@ -78,6 +95,8 @@ pub enum ExecEnd {
 pub(super) struct Execs {
     places: Arc<Semaphore>,
     by_lease: HashMap<LeaseId, Vec<Running>>,
+    /// How many tools are at each device that has any.
+    at_device: HashMap<ResourceId, usize>,
 }
 
 #[derive(Debug)]
@@ -89,7 +108,7 @@ struct Running {
 
 impl Default for Execs {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(EXECS_MAX)), by_lease: HashMap::new() }
+        Self { places: Arc::new(Semaphore::new(EXECS_MAX)), by_lease: HashMap::new(), at_device: HashMap::new() }
     }
 }
 
@@ -116,6 +135,11 @@ impl Execs {
         let (over, heard) = oneshot::channel();
         running.push(Running { authority, over });
         Ok((place, heard))
+    }
+
+    /// True while a tool is at the device, of whatever lease. Nothing else is done to it meanwhile.
+    pub(super) fn are_at(&self, resource: &ResourceId) -> bool {
+        self.at_device.contains_key(resource)
     }
 
     fn of(&mut self, lease: &LeaseId) -> Vec<Running> {
@@ -153,6 +177,9 @@ impl DeskState {
         let environment = whole_environment(own, &grant);
         let driver = self.directory.get(&grant.lease.resource_id).map(|entry| Arc::clone(&entry.spec.driver));
         let (place, over) = self.execs.enter(&id, authority)?;
+        let resource = grant.lease.resource_id.clone();
+        *self.execs.at_device.entry(resource.clone()).or_default() += 1;
+        let presence = Presence { resource, desk: self.myself.clone() };
         let run = ExecRun { lease: grant.lease, tool };
         let event = run.event(EventKind::LeaseExec).with("args", args.as_slice().len());
         let permit = Permit {
@@ -163,6 +190,7 @@ impl DeskState {
             over,
             run,
             _place: place,
+            _presence: presence,
         };
         Ok((permit, event))
     }
@@ -185,6 +213,17 @@ impl DeskState {
             return self.exec_ended(&permit.run, &ExecEnd::Left);
         }
         self.say(reply, Ok(permit));
+    }
+
+    /// Nothing of a tool runs any more: what waits for that begins.
+    pub(super) fn tool_gone(&mut self, resource: &ResourceId) {
+        if let Some(count) = self.execs.at_device.get_mut(resource) {
+            *count -= 1;
+            if *count == 0 {
+                self.execs.at_device.remove(resource);
+            }
+        }
+        self.look_after(resource);
     }
 
     /// A tool has ended.

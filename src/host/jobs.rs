@@ -108,7 +108,10 @@ impl DeskState {
             return;
         }
         if let Some(task) = wanted {
-            self.start_job(resource, task);
+            // The tools of the last holder have been told to go; when they have, this comes again.
+            if !self.execs.are_at(resource) {
+                self.start_job(resource, task);
+            }
         } else if entry.checks() && !self.jobs.checks.is_set(resource) {
             let next = self.clock.now().run + entry.spec.driver.health_interval;
             self.jobs.checks.set(resource, Some(next));

@@ -340,6 +340,8 @@ pub enum DeskMessage {
     Exec(Box<ExecRequest>, RpcReplyPort<Said<Permit>>),
     /// A tool has ended.
     ExecEnded(Box<ExecRun>, ExecEnd),
+    /// From a tool: nothing of it runs any more at the device of this resource.
+    ToolGone(ResourceId),
     /// Something about bookings and holds.
     Calendar(Box<CalendarCall>, RpcReplyPort<Said<CalendarAnswer>>),
     /// From the uplink: how its link is.

@@ -19,6 +19,7 @@ mod listing;
 pub mod message;
 mod monitor;
 mod offers;
+mod op;
 mod open;
 mod prepared;
 mod pump;
