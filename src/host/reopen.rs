@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use super::desk::{DeskState, Op, OpKind};
-use super::directory::Life;
+use super::directory::{Entry, Life};
 use super::message::{DeskMessage, OpId};
+use super::open::Stage;
 use super::reported::reopened_rows;
 use super::restored::restored;
 use super::settle::Told;
 use crate::admission::calendar::{self, HeldSlot};
-use crate::admission::resource::{Device, Held, Rejection, Reply, ResourceState, Work, withdrawn};
+use crate::admission::resource::{Claim, Claimant, Device, Held, Rejection, Reply, ResourceState, Work, withdrawn};
 use crate::admission::{Attendance, Rank, Waiter};
 use crate::clock::RunTime;
 use crate::model::{LeaseId, LeaseRecord, Proposal, Refusal, RequestId, ResourceId};
@@ -110,7 +111,12 @@ impl DeskState {
                 state.queue.join(as_stored(known, &stored, asking.map(|_| now), self.rules.waiting.priority_aging));
             }
         }
-        let granted = |waiter: &Waiter| state.held.iter().any(|held| held.lease.request_id == waiter.proposal.request);
+        self.claim_again(entry, state, kind, subject);
+        let granted = |waiter: &Waiter| {
+            let request = &waiter.proposal.request;
+            let claimed = state.device.claim().and_then(Claim::request) == Some(request);
+            claimed || state.held.iter().any(|held| held.lease.request_id == *request)
+        };
         let mut attended: Vec<Waiter> =
             entry.state.queue.iter().filter(|waiter| waiter.is_attended() && !granted(waiter)).cloned().collect();
         // One that was just joining is not known here yet.
@@ -140,6 +146,34 @@ impl DeskState {
         rejected
     }
 
+    /// A claim that was just being written is for whoever was to get it: the disk knows the lease alone.
+    fn claim_again(
+        &self,
+        entry: &Entry,
+        state: &mut ResourceState,
+        kind: Option<&OpKind>,
+        subject: Option<&StoredRequest>,
+    ) {
+        let Work::Preparing(claim) = &mut state.device.work else { return };
+        if claim.claimant != Claimant::Nobody {
+            return;
+        }
+        let asking = match kind {
+            Some(OpKind::Ask { waiter, .. }) => Some(&**waiter),
+            Some(OpKind::Offer { request, .. }) => match self.open.get(request).map(|open| &open.stage) {
+                Some(Stage::Offered(waiter)) => Some(&**waiter),
+                _ => None,
+            },
+            _ => None,
+        };
+        let is_its = |waiter: &&Waiter| waiter.proposal.lease == claim.of.lease;
+        let open = subject.is_some_and(|request| request.outcome == StoredOutcome::Open);
+        let found = asking.filter(is_its).map(|waiter| (waiter, open));
+        if let Some((waiter, stored)) = found.or_else(|| Some((entry.state.queue.iter().find(is_its)?, true))) {
+            claim.claimant = Claimant::Waiter { waiter: Box::new(waiter.clone()), stored };
+        }
+    }
+
     /// Takes the state in that the disk holds: what ended is free, and what began is known.
     fn adopt_reopened(&mut self, resource: &ResourceId, state: ResourceState) {
         let Some(entry) = self.directory.get(resource) else { return };
@@ -160,6 +194,8 @@ impl DeskState {
         self.directory.set_state(resource, state);
         self.set_edge(resource);
         self.set_wake(resource);
+        self.look_after(resource);
+        self.pin_device(resource);
         for lease in ended {
             self.ended(&lease, now.wall, None);
         }
@@ -233,7 +269,9 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
         OpKind::Ask { waiter, .. } => {
             let request = &waiter.proposal.request;
             let standing = state.queue.unattended_of(&waiter.proposal.holder);
+            let claimed = claim_of(state, request);
             match (lease_of(request), standing) {
+                _ if claimed.is_some() => claimed.unwrap_or_else(not_done),
                 (Some(held), _) => Reply::Granted(held),
                 (None, _) if waiter.is_attended() && state.queue.get(request).is_some() => Reply::Waiting,
                 (None, Some(standing)) if !waiter.is_attended() => Reply::Pending {
@@ -243,7 +281,10 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
                 _ => not_done(),
             }
         }
-        OpKind::Offer { request, .. } => lease_of(request).map_or(Reply::Declined, Reply::Granted),
+        OpKind::Offer { request, .. } => {
+            let lease = lease_of(request).map(Reply::Granted);
+            lease.or_else(|| claim_of(state, request)).unwrap_or(Reply::Declined)
+        }
         OpKind::Withdraw { .. } => {
             let open = subject.is_none_or(|request| request.outcome == StoredOutcome::Open);
             if open { not_done() } else { Reply::Left(true) }
@@ -283,6 +324,16 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
         // The same of an edge.
         OpKind::Edge { .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Edge { .. } => Reply::Done,
+    }
+}
+
+/// The claim of a request.
+fn claim_of(state: &ResourceState, request: &RequestId) -> Option<Reply> {
+    match &state.device.claim()?.claimant {
+        Claimant::Waiter { waiter, stored } if waiter.proposal.request == *request => {
+            Some(Reply::Claimed { stored: *stored })
+        }
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ mod calendar_limits;
 mod calendar_races;
 mod calls;
 mod deaths;
+mod devices;
 mod enforced;
 mod fleet_calls;
 mod fleet_waiters;
@@ -58,7 +59,7 @@ impl Bench {
             gateway: Some("gateway".parse().unwrap()),
             rules: Rules::default(),
             tickets: TicketKey::new(&[7; 32]),
-            hands: hands::scripted().0,
+            hands: hands::Scripted::new(),
             clock: Clock::system(),
         };
         Self { host: start(arguments).await.unwrap(), database, _directory: directory }

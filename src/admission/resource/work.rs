@@ -337,7 +337,7 @@ fn set_failure(draft: &mut Draft<'_>, failure: Option<Arc<HookFailure>>) {
 
 fn set_health(draft: &mut Draft<'_>, health: Health) {
     if draft.device.health != health {
-        set_health(draft, health);
+        draft.push(Change::Device(DeviceChange::Health(health)));
     }
 }
 

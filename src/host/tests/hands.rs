@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
@@ -57,30 +58,54 @@ pub(super) fn failure(hook: HookKind) -> HookFailure {
 #[derive(Debug)]
 pub(super) struct Scripted {
     begun: mpsc::Sender<Begun>,
+    jobs: tokio::sync::Mutex<mpsc::Receiver<Begun>>,
     running: Mutex<HashMap<String, u32>>,
 }
 
-pub(super) fn scripted() -> (Arc<Scripted>, mpsc::Receiver<Begun>) {
-    let (begun, jobs) = mpsc::channel(1_024);
-    (Arc::new(Scripted { begun, running: Mutex::default() }), jobs)
+impl Scripted {
+    pub(super) fn new() -> Arc<Self> {
+        let (begun, jobs) = mpsc::channel(1_024);
+        Arc::new(Self { begun, jobs: tokio::sync::Mutex::new(jobs), running: Mutex::default() })
+    }
+
+    /// The next job that begins, within ten minutes of the node's clock.
+    pub(super) async fn next(&self) -> Begun {
+        let next = async { self.jobs.lock().await.recv().await.expect("the hands are there") };
+        tokio::time::timeout(Duration::from_secs(600), next).await.expect("a job begins")
+    }
+
+    /// The next job, if one has begun.
+    pub(super) async fn begun(&self) -> Option<Begun> {
+        self.jobs.lock().await.try_recv().ok()
+    }
+}
+
+/// Counts a job of a resource for as long as it is there; the node may be gone before its end.
+struct Counted<'a>(&'a Mutex<HashMap<String, u32>>, String);
+
+impl<'a> Counted<'a> {
+    fn new(running: &'a Mutex<HashMap<String, u32>>, resource: String) -> Self {
+        let mut all = running.lock().unwrap();
+        let count = all.entry(resource.clone()).or_default();
+        *count += 1;
+        assert_eq!(*count, 1, "one job at a time on {resource}");
+        drop(all);
+        Self(running, resource)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap().get_mut(&self.1).expect("it was counted") -= 1;
+    }
 }
 
 #[async_trait]
 impl Hands for Scripted {
     async fn run(&self, job: Job, stop: CancellationToken) -> Outcome {
-        let resource = job.resource.to_string();
-        let beside = |by: i64| {
-            let mut running = self.running.lock().unwrap();
-            let count = running.entry(resource.clone()).or_default();
-            *count = count.checked_add_signed(by as i32).unwrap();
-            *count
-        };
-        assert_eq!(beside(1), 1, "one job at a time on {resource}");
+        let _counted = Counted::new(&self.running, job.resource.to_string());
         let (end, ended) = oneshot::channel();
-        // A test that does not look at jobs has none.
-        self.begun.send(Begun { job, stop, end }).await.expect("the test looks at its jobs");
-        let outcome = ended.await.unwrap_or(Outcome::Stopped);
-        beside(-1);
-        outcome
+        self.begun.send(Begun { job, stop, end }).await.expect("the test is there");
+        ended.await.unwrap_or(Outcome::Stopped)
     }
 }

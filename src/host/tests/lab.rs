@@ -1,5 +1,6 @@
 //! A node in this process, on a paused clock and a database of its own, spoken to through its desk.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::RpcReplyPort;
@@ -7,6 +8,7 @@ use tokio::sync::oneshot::Receiver;
 
 use super::super::message::{Asked, DeskMessage, Leftovers, LinkNow, Origin, RequestNow, Said, Until};
 use super::super::{Host, HostArguments, start};
+use super::hands::Scripted;
 use crate::admission::ticket::TicketKey;
 use crate::admission::{RequestState, Rules};
 use crate::clock::Clock;
@@ -26,6 +28,7 @@ pub(super) struct Lab {
     resources: Vec<ResourceSpec>,
     gateway: Option<NodeName>,
     rules: Rules,
+    pub(super) hands: Arc<Scripted>,
     directory: tempfile::TempDir,
 }
 
@@ -35,14 +38,15 @@ pub(super) struct Stopped {
     resources: Vec<ResourceSpec>,
     gateway: Option<NodeName>,
     rules: Rules,
+    pub(super) hands: Arc<Scripted>,
     directory: tempfile::TempDir,
 }
 
 impl Stopped {
     pub(super) async fn start(self) -> Lab {
-        let Self { clock, resources, gateway, rules, directory } = self;
-        let host = begin(&resources, gateway.clone(), &rules, &directory, &clock).await;
-        Lab { host, clock, resources, gateway, rules, directory }
+        let Self { clock, resources, gateway, rules, hands, directory } = self;
+        let host = begin(&resources, gateway.clone(), &rules, &hands, &directory, &clock).await;
+        Lab { host, clock, resources, gateway, rules, hands, directory }
     }
 }
 
@@ -94,8 +98,9 @@ impl Lab {
         let memory = std::path::Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
-        let host = begin(resources, gateway.clone(), &rules, &directory, &clock).await;
-        Self { host, clock, resources: resources.to_vec(), gateway, rules, directory }
+        let hands = Scripted::new();
+        let host = begin(resources, gateway.clone(), &rules, &hands, &directory, &clock).await;
+        Self { host, clock, resources: resources.to_vec(), gateway, rules, hands, directory }
     }
 
     /// Ends the node in good order and starts it on the same database.
@@ -104,11 +109,11 @@ impl Lab {
     }
 
     pub(super) async fn stop(self) -> Stopped {
-        let Self { host, clock, resources, gateway, rules, directory } = self;
+        let Self { host, clock, resources, gateway, rules, hands, directory } = self;
         host.desk.drain().unwrap();
         host.desk_task.await.unwrap();
         host.store_end.wait().await.unwrap();
-        Stopped { clock, resources, gateway, rules, directory }
+        Stopped { clock, resources, gateway, rules, hands, directory }
     }
 
     pub(super) fn send<T: ractor::Message>(&self, build: impl FnOnce(RpcReplyPort<T>) -> DeskMessage) -> Receiver<T> {
@@ -249,6 +254,23 @@ impl Lab {
         said(self.send(|reply| DeskMessage::Drain { address, drained, reply })).await.map(drop)
     }
 
+    /// The resource as it is shown.
+    pub(super) async fn shown(&self, resource: &str) -> super::super::message::ResourceNow {
+        let address = resource.parse().unwrap();
+        reply(self.send(|reply| DeskMessage::Resource(address, reply))).await.unwrap()
+    }
+
+    /// What the resource is doing.
+    pub(super) async fn device(&self, resource: &str) -> &'static str {
+        self.shown(resource).await.state.as_str()
+    }
+
+    /// An operator says that a device is as it should be.
+    pub(super) async fn clear(&self, resource: &str) -> Result<(), Code> {
+        let address = resource.parse().unwrap();
+        said(self.send(|reply| DeskMessage::Clear { address, reply })).await.map(drop)
+    }
+
     pub(super) fn panic(&self, resource: &str) {
         self.host.desk.cast(DeskMessage::PanicResource(resource.parse().unwrap())).unwrap();
     }
@@ -345,6 +367,7 @@ async fn begin(
     resources: &[ResourceSpec],
     gateway: Option<NodeName>,
     rules: &Rules,
+    hands: &Arc<Scripted>,
     directory: &tempfile::TempDir,
     clock: &Clock,
 ) -> Host {
@@ -355,7 +378,7 @@ async fn begin(
         gateway,
         rules: rules.clone(),
         tickets: TicketKey::new(&[7; 32]),
-        hands: super::hands::scripted().0,
+        hands: Arc::clone(hands) as Arc<dyn crate::driver::Hands>,
         clock: clock.clone(),
     };
     start(arguments).await.unwrap()
