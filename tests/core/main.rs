@@ -3,6 +3,7 @@
 
 mod booked_rules;
 mod calendar_rules;
+mod device_rules;
 mod directions;
 mod events_table;
 mod fleet_queue;

@@ -130,10 +130,10 @@ pub(super) fn worked(draft: &mut Draft<'_>, worked: Worked) -> Reply {
     let Worked { task, outcome, took } = worked;
     let (fence, tries) = (task.fence, task.tries);
     match (task.hook, draft.device.work.clone()) {
-        (HookKind::Prepare, Work::Preparing(claim)) if claim.of.fence == fence => {
+        (HookKind::Prepare, Work::Preparing(claim)) if (claim.of.fence, tries) == (fence, None) => {
             return prepared(draft, *claim, outcome);
         }
-        (HookKind::Reset, Work::Resetting(reset)) if reset.of.fence == fence => {
+        (HookKind::Reset, Work::Resetting(reset)) if (reset.of.fence, tries) == (fence, None) => {
             reset_ended(draft, reset, outcome, took)
         }
         (hook, Work::Quarantined(it))
@@ -141,7 +141,11 @@ pub(super) fn worked(draft: &mut Draft<'_>, worked: Worked) -> Reply {
         {
             tried(draft, it, outcome, took);
         }
-        (HookKind::Health, Work::None) if tries.is_none() && fence == draft.fence() => checked(draft, outcome),
+        (HookKind::Health, Work::None)
+            if tries.is_none() && fence == draft.fence() && draft.device.absent.is_none() =>
+        {
+            checked(draft, outcome);
+        }
         _ => {}
     }
     Reply::Done
