@@ -11,7 +11,7 @@ use super::directory::Entry;
 use super::message::FirstGrant;
 use super::reporter::Subscription;
 use super::settle::chosen;
-use crate::admission::resource::Change;
+use crate::admission::resource::{Change, DeviceChange};
 use crate::admission::{Request, RequestState, Waiter};
 use crate::clock::{Now, RunTime};
 use crate::limits::SETTLED_ROWS_MAX;
@@ -199,13 +199,20 @@ pub(super) fn is_reported(entry: &Entry, change: &Change) -> bool {
         | Change::Reserved(_)
         | Change::Unreserved { .. } => true,
         Change::Calendar(_) => has_windows(entry),
+        // Also where the state stays the same: of a leased device, or of one that is tried again, the reason is shown.
+        Change::Device(change) => match change {
+            DeviceChange::Work { .. }
+            | DeviceChange::Cooling(_)
+            | DeviceChange::Absent(_)
+            | DeviceChange::Health(_) => true,
+            DeviceChange::Failure(_) | DeviceChange::Identity(_) | DeviceChange::ResetTook(_) => false,
+        },
         Change::Requested { .. }
         | Change::Queued { .. }
         | Change::Moved { .. }
         | Change::Seen { .. }
         | Change::Rejected { .. }
         | Change::Declined { .. }
-        | Change::Device(_)
         | Change::Noticed { .. }
         | Change::NodeHoldsPaused(_)
         | Change::NodeDrained(_)

@@ -55,6 +55,7 @@ impl DeskState {
         let Some(entry) = self.directory.get_mut(resource) else { return };
         let seen = !matches!(entry.spec.driver.kind, DriverKind::Adb(_));
         entry.state.device.absent = (!seen).then(|| "not seen by the adb server yet".into());
+        self.report_resource(resource);
     }
 
     /// What is known of a device. Of one that is away it goes on being known; what the lab file says goes first.
