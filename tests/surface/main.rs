@@ -22,6 +22,7 @@ mod joining;
 mod lab;
 mod lease_exec;
 mod patience;
+mod phones;
 mod ports;
 mod queue;
 mod readme;
