@@ -34,7 +34,6 @@
 //! ([`host::desk`]), the desk to the resource's own actor; that decides and sends the changes to the [`store`], which
 //! joins them with others in one flush. The way back is the same: the resource's new state reaches the desk before
 //! the answer leaves it, and the front routes the lease before the caller hears of it.
-
 //!
 //! # Waiting, all the way
 //! Whoever asks for a resource by its name and has to wait stands in that resource's
@@ -46,6 +45,32 @@
 //! unattended one is only named and has to ask again. What a request waits for, its timeout and its owner's interest are
 //! the desk's ([`host`]); whoever waited when the node was restarted takes its place over with a signed
 //! [`ticket`](admission::ticket).
+//!
+//! # A device, all the way
+//! What is done to a device around its leases is decided where the leases are ([`admission::resource`]), done by whoever has
+//! hands ([`driver::Hands`]), and carried from one to the other by the desk ([`host`]).
+//!
+//! 1. **Claim.** Where the driver has a `prepare`, [`decide`](admission::resource::decide) answers an ask not with a lease but
+//!    with a [`Claim`](admission::resource::Claim): on disk, with the fence that the lease will have. Requester, lease id and
+//!    resource are taken from then on.
+//! 2. **Job.** After every change the desk reads from the resource's state what is to run on its device, a
+//!    [`Task`](admission::resource::Task), and compares it with what runs: it starts a [`driver::Job`], or stops one that is
+//!    not wanted any more, and begins the next when that is gone. One job at a time on each device; checks run where nothing
+//!    else does. A hook runs under a [`driver::Guard`], a process that outlives a killed node just long enough to kill it.
+//! 3. **Lease.** How a job ended is a command to the resource ([`Worked`](admission::resource::Worked)). A `prepare` that
+//!    succeeded makes the lease of the claim, and its time begins; one that failed ends the claim, and the desk looks for
+//!    another device, once, for a request that did not name this one.
+//! 4. **Reset.** The end of the last lease, or of a claim, is written together with the reset that it leads to. So a node that
+//!    is killed at any moment finds on its disk what is still to be done, and does it before the device is granted.
+//!
+//! A late answer changes nothing. A task is known by its hook, by the fence of its grant, and by how often it was tried; the
+//! resource takes an outcome in only where that is the task that it waits for. Nor does it touch the next lease: that is not
+//! granted before the job of the former one is gone.
+//!
+//! What is seen of a device comes from the other side. A [`Watcher`](driver::adb::Watcher) follows the adb servers and tells
+//! the desk what becomes of the device of each resource; the desk shows what it knows of it, and the resource decides what it
+//! means: `absent`, or a notice for whoever has it leased. While somebody has it, the desk pins the resource to that device,
+//! by the identity on its disk.
 //!
 //! # A booking, all the way
 //! [`http`] makes a [`CalendarCall`](wire::calendar::CalendarCall) of what the body says and asks

@@ -113,6 +113,12 @@ fn shown() -> Vec<Shown> {
     all
 }
 
+/// The excerpts of lab files.
+fn excerpts() -> Vec<String> {
+    let blocks = README.split("```toml\n").skip(1);
+    blocks.map(|rest| rest.split("```").next().expect("a split has a first part").to_owned()).collect()
+}
+
 /// True when the lines are as they are shown.
 fn as_shown(shown: &[String], said: &[String]) -> bool {
     match shown.split_first() {
@@ -148,6 +154,19 @@ fn every_console_block_of_the_readme_does_what_it_shows() {
             .map(|line| line.replace(&lab.api.to_string(), "4700").replace(&lab.link.to_string(), "4701"))
             .collect();
         assert!(as_shown(output, &said), "$ {command}\nshown:\n{}\nsaid:\n{}", output.join("\n"), said.join("\n"));
+    }
+}
+
+#[test]
+fn every_excerpt_of_a_lab_file_is_one_that_berth_takes() {
+    let excerpts = excerpts();
+    assert!(excerpts.len() > 1, "the README shows devices");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lab.toml");
+    for excerpt in excerpts {
+        std::fs::write(&file, format!("[lab]\nname = \"test\"\n\n[[worker]]\nname = \"rack-1\"\n\n{excerpt}")).unwrap();
+        let said = Command::new(BERTH).args(["config", "check", "--config"]).arg(&file).output().unwrap();
+        assert!(said.status.success(), "{excerpt}\n{}", String::from_utf8_lossy(&said.stderr));
     }
 }
 
