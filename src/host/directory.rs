@@ -167,12 +167,13 @@ impl Directory {
             Change::Ended { lease, .. } => drop(self.leases.remove(&lease.id)),
             _ => {}
         }
-        let begins = matches!(
-            &change,
-            Change::Granted { .. } | Change::Device(DeviceChange::Work { work: Work::Preparing(_), .. })
-        );
-        // One that was made ready for has its driver already.
-        if begins && entry.state.held.is_empty() && entry.state.device.fence <= entry.state.fence {
+        let begins = match &change {
+            Change::Device(DeviceChange::Work { work: Work::Preparing(_), .. }) => true,
+            // One that was made ready for has its driver already.
+            Change::Granted { lease, .. } => lease.fence != entry.state.device.fence,
+            _ => false,
+        };
+        if begins && entry.state.held.is_empty() {
             entry.lease_driver = Arc::clone(&entry.spec.driver);
         }
         let before = entry.state.queue.len();
