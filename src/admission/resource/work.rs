@@ -60,6 +60,12 @@ fn claim(draft: &mut Draft<'_>, proposal: &Proposal, claimant: Claimant) {
 
 /// The last holder has gone, or a claim is over.
 pub(super) fn after_use(draft: &mut Draft<'_>, of: OfLease, unclean: bool, reason: &str) {
+    bring_back(draft, of, unclean);
+    draft.note_state(reason);
+}
+
+/// The same, without a word about it.
+fn bring_back(draft: &mut Draft<'_>, of: OfLease, unclean: bool) {
     let now = draft.around.now;
     let width = draft.around.spec.lock_delay;
     if unclean && !width.is_zero() {
@@ -76,7 +82,6 @@ pub(super) fn after_use(draft: &mut Draft<'_>, of: OfLease, unclean: bool, reaso
     if draft.is_out() {
         draft.freed = false;
     }
-    draft.note_state(reason);
 }
 
 /// Why the end of a lease changes the state, in words; and whether it was one that nobody released.
@@ -168,7 +173,8 @@ fn prepared(draft: &mut Draft<'_>, claim: Claim, outcome: Result<(), HookFailure
     };
     let failure = Arc::new(failure);
     set_failure(draft, Some(Arc::clone(&failure)));
-    after_use(draft, claim.of.clone(), false, &failure.to_string());
+    bring_back(draft, claim.of.clone(), false);
+    draft.note_failure();
     match claim.claimant {
         Claimant::Waiter { waiter, stored } => {
             let proposal = waiter.proposal.clone();
@@ -192,7 +198,7 @@ fn prepared(draft: &mut Draft<'_>, claim: Claim, outcome: Result<(), HookFailure
 /// The lease of a claim. Where a booking has come in its way meanwhile it is cut to fit.
 fn grant(draft: &mut Draft<'_>, claim: &Claim) -> Result<Held, String> {
     set_work(draft, Work::None);
-    set_failure(draft, None);
+    succeeded(draft, HookKind::Prepare);
     match &claim.claimant {
         Claimant::Waiter { waiter, .. } => draft
             .grant_claimed(&waiter.proposal, claim.of.fence)
@@ -218,7 +224,7 @@ fn reset_ended(draft: &mut Draft<'_>, reset: Reset, outcome: Result<(), HookFail
 }
 
 fn is_reset(draft: &mut Draft<'_>, of: Option<OfLease>, took: Duration) {
-    set_failure(draft, None);
+    succeeded(draft, HookKind::Reset);
     draft.push(Change::Device(DeviceChange::ResetTook(took)));
     set_work(draft, Work::None);
     look_if_ill(draft, of);
@@ -231,7 +237,7 @@ fn tried(draft: &mut Draft<'_>, it: Quarantine, outcome: Result<(), HookFailure>
     match outcome {
         Ok(()) if it.fault == HookKind::Reset => is_reset(draft, it.of, took),
         Ok(()) => {
-            set_failure(draft, None);
+            succeeded(draft, HookKind::Health);
             set_work(draft, Work::None);
             draft.freed |= !draft.is_out();
             draft.note_state("its check passes again");
@@ -255,7 +261,7 @@ fn checked(draft: &mut Draft<'_>, outcome: Result<(), HookFailure>) {
                 if ill.is_none() || recovered { Health::default() } else { Health { failures: 0, passes, ill } };
             set_health(draft, health);
             if recovered {
-                set_failure(draft, None);
+                succeeded(draft, HookKind::Health);
                 tell_holders(draft, NoticeKind::DeviceRecovered, "its check passes again");
                 draft.freed |= !draft.is_out();
                 draft.note_state("its check passes again");
@@ -336,6 +342,14 @@ fn set_work(draft: &mut Draft<'_>, work: Work) {
 fn set_failure(draft: &mut Draft<'_>, failure: Option<Arc<HookFailure>>) {
     if draft.device.failure != failure {
         draft.push(Change::Device(DeviceChange::Failure(failure)));
+    }
+}
+
+/// A hook has done what it should: its last failure is history. That of another kind is still of interest, such as that of the
+/// prepare before a reset.
+fn succeeded(draft: &mut Draft<'_>, hook: HookKind) {
+    if draft.device.failure.as_ref().is_some_and(|failure| failure.hook == hook) {
+        set_failure(draft, None);
     }
 }
 
