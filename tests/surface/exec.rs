@@ -70,7 +70,7 @@ fn pids(said: &str) -> Vec<Pid> {
 
 /// Waits until processes are gone.
 #[track_caller]
-fn wait_gone(pids: &[Pid], bound: Duration) {
+pub fn wait_gone(pids: &[Pid], bound: Duration) {
     assert!(!pids.is_empty(), "somebody is waited for");
     eventually(&format!("{pids:?} are gone"), bound, || {
         pids.iter().all(|pid| test_kill_process(*pid).is_err() || is_zombie(*pid)).then_some(())

@@ -10,6 +10,7 @@ mod bookings;
 mod chaos;
 mod chosen_id;
 mod config;
+mod devices;
 mod exec;
 mod fleet_events;
 mod fleet_rooms;
