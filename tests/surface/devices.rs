@@ -9,6 +9,7 @@ mod killed;
 mod many;
 mod reset;
 mod stopped;
+mod storm;
 
 use std::fs;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ mod races;
 mod requests;
 mod restart;
 mod room;
-mod storm;
+pub mod storm;
 mod streams;
 mod tickets;
 

@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{FAILS, WAITS, board, let_go, moves, plan, resource, rig, run, shown, told, wait_for, wait_state};
+use crate::lab::Lab;
+use crate::patience::{BOUND, eventually};
+use crate::sse::Stream;
 use crate::waiting::{acquire, agents, close, hold, outcome, principal, release, state, text, time, wait};
 
 #[test]
@@ -155,4 +158,38 @@ fn a_drain_does_not_stop_a_reset_and_nothing_is_granted_before_the_undrain() {
         "preparing -> leased: lease granted",
     ];
     assert_eq!(moves[2..], expected);
+}
+
+#[test]
+fn whoever_waits_hears_on_its_stream_and_on_the_command_line_what_the_device_is_doing_meanwhile() {
+    let mut lab = board();
+    let [holder, next] = agents(&lab, ["holder", "next"]);
+    let lease = hold(&holder, "board");
+    let waiting = wait(&next, json!({ "resourceId": "board" }));
+    let mut stream = Stream::open(&next, &format!("/v1/lease-requests/{}/events", text(&waiting["id"])));
+    let mut command = lab.command();
+    command.args(["lease", "--select", "platform=linux", "--requester", "cli"]);
+    lab.run("cli", command);
+    let says = |lab: &Lab, words: &str| {
+        eventually(words, BOUND, || lab.said("cli").lines().any(|line| line.contains(words)).then_some(()));
+    };
+    says(&lab, "leased until ");
+    assert_eq!(stream.expect("waiting")["waitingFor"], "leased");
+    for hook in ["reset", "prepare"] {
+        plan(&lab, "board", hook, WAITS);
+    }
+    release(&holder, &lease);
+    let told = stream.expect("waiting");
+    assert_eq!(told["waitingFor"], "resetting");
+    assert!(told["until"].is_string(), "{told}");
+    says(&lab, "resetting until ");
+    let_go(&lab, "board", "reset");
+    assert_eq!(stream.expect("waiting")["waitingFor"], "preparing");
+    says(&lab, "preparing");
+    let_go(&lab, "board", "prepare");
+    let granted = stream.expect("granted");
+    assert_eq!((&granted["lease"]["holderId"], stream.next()), (&json!("next"), None));
+    release(&next, &text(&granted["lease"]["id"]));
+    assert!(lab.wait_end("cli").success());
+    assert!(lab.said("cli").contains("leased lse_"), "{}", lab.said("cli"));
 }

@@ -16,13 +16,13 @@ const CALLERS: usize = 5;
 const TURNS: usize = 4;
 
 /// Sends until there is an answer.
-fn send(door: &Door, call: &Call<'_>) -> Answer {
+pub fn send(door: &Door, call: &Call<'_>) -> Answer {
     let told = poll(2 * BOUND, || door.try_send(call).ok());
     told.unwrap_or_else(|| panic!("{} {} is never answered", call.method, call.path))
 }
 
 /// Gets a lease: asks under a key, and after a restart asks again with the ticket.
-fn get(door: &Door, key: &str, by_name: bool) -> Value {
+pub fn get(door: &Door, key: &str, by_name: bool) -> Value {
     let mut body = json!({ "idempotencyKey": key });
     match by_name {
         true => body["resourceId"] = json!("board"),
