@@ -2,6 +2,7 @@
 //! written down, and tell when two of them run on one device at once.
 
 mod around;
+mod claims;
 mod cooling;
 mod failed;
 mod health;
