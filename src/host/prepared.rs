@@ -5,7 +5,7 @@
 
 use super::desk::{DeskState, Note, OpKind};
 use super::directory::Choice;
-use super::open::Stage;
+use super::open::{OpenRequest, Stage};
 use crate::admission::Waiter;
 use crate::admission::resource::{Change, Command, Rejection, withdrawn_from};
 use crate::model::{Refusal, RequestId, Requester, ResourceId, Target, WaitPolicy};
@@ -22,8 +22,29 @@ impl DeskState {
         if let WaitPolicy::Wait { .. } = open.wait {
             self.start_waiting(id, Stage::Room(resource.clone()));
         }
-        if !self.withdraw_as_asked(id) && taken_back {
+        if self.withdraw_as_asked(id) {
+            return;
+        }
+        if taken_back {
             self.withdraw(id, Rejection::TakenBack, None);
+        } else if self.stopping {
+            self.give_up_claim(id);
+        }
+    }
+
+    /// The node goes down, and nothing is made ready any more: whoever stands at the door for it is told so. Those who are ready
+    /// to wait hear it after the start, and have a ticket.
+    pub(super) fn give_up_claims(&mut self) {
+        let claims = self.directory.iter().filter_map(|entry| entry.state.device.claim()?.request().cloned());
+        for id in claims.collect::<Vec<RequestId>>() {
+            self.give_up_claim(&id);
+        }
+    }
+
+    fn give_up_claim(&mut self, id: &RequestId) {
+        let waits = |open: &OpenRequest| open.fleet || matches!(open.wait, WaitPolicy::Wait { .. });
+        if self.open.get(id).is_some_and(|open| !waits(open)) {
+            self.withdraw(id, Rejection::DaemonRestarted, None);
         }
     }
 

@@ -210,3 +210,35 @@ fn a_node_that_is_told_to_end_stops_a_prepare_at_once_and_keeps_its_leases() {
     let again = wait(&ci, json!({ "resourceId": "board" }));
     assert_eq!(outcome(&ci, &again)["state"], "granted");
 }
+
+#[test]
+fn an_acquire_whose_prepare_is_stopped_with_the_node_is_told_so_at_once_and_its_key_is_free_at_the_next_start() {
+    let mut lab = board();
+    let [ci] = agents(&lab, ["ci"]);
+    let asks: [(&str, Value); 2] = [
+        ("/v1/resources/board/leases", json!({ "idempotencyKey": "a" })),
+        ("/v1/lease-requests", json!({ "select": "os", "noWait": true, "idempotencyKey": "b" })),
+    ];
+    for (path, body) in asks {
+        plan(&lab, "board", "prepare", CLINGS);
+        let (door, asked) = (ci.clone(), body.to_string());
+        let asking = std::thread::spawn(move || door.try_send(&crate::http::Call::json(path, &asked)));
+        let hook = wait_for(&lab, "board", "prepare", "begin", 1);
+        let began = Instant::now();
+        assert!(lab.terminate("host").success());
+        assert!(began.elapsed() < Duration::from_secs(8), "after {:?}", began.elapsed());
+        wait_gone(&[pid(&hook)], Duration::ZERO);
+        asking.join().unwrap().expect("it is answered").refused("NODE_RESTARTED", 503);
+        let_go(&lab, "board", "prepare");
+        lab.start("host");
+        lab.wait_ready("host");
+        wait_state(&lab, "board", "available");
+        let resets = run(&lab, "board").iter().filter(|line| *line == "reset begin").count();
+        assert_eq!(resets, 1, "it was reset while the node went down: {:?}", run(&lab, "board"));
+        let lease = ci.post(path, &body).expect(201).body;
+        let lease = if lease["lease"].is_null() { &lease["request"]["lease"] } else { &lease["lease"] };
+        release(&ci, lease["id"].as_str().expect("it is granted now"));
+        wait_state(&lab, "board", "available");
+        std::fs::remove_file(lab.path("log")).unwrap();
+    }
+}
