@@ -72,6 +72,7 @@ fn frames(worker: usize) -> Vec<Bytes> {
             device: None,
             environment: Default::default(),
             identity: None,
+            prepared_ms: 0,
             leases: vec![LeaseRow::new(&lease, TTL)],
         }
     };
@@ -124,7 +125,7 @@ impl Fleet {
         let state = ("BERTH_LAB__STATE_DIR".to_owned(), directory.path().join("state").to_string_lossy().into_owned());
         let lab = Effective::load(Source::File(path), [state].into_iter()).expect("a lab").lab;
         let identities = (0..WORKERS).map(|index| identity(&lab.state_dir, &worker(index))).collect();
-        let around = Surroundings { clock: Clock::system(), udp: Udp::default(), guard: None };
+        let around = Surroundings { clock: Clock::system(), udp: Udp::default(), guard: None, hands: None };
         Self { lab, around, identities, _directory: directory }
     }
 

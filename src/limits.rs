@@ -54,6 +54,8 @@ pub const JOURNAL_QUEUE_MAX: usize = 1024 * 1024;
 pub const JOURNAL_GROUP_MAX: usize = 4_096;
 /// Calls of the gateway that one worker has not answered.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1_024;
+/// Resources of one worker that are said to be leased elsewhere.
+pub const ELSEWHERE_MAX: usize = 1_024;
 /// Deltas that wait for the link to the gateway; one more and the worker sends a snapshot instead.
 pub const DELTAS_QUEUED_MAX: usize = 16_384;
 /// Resources and leases, counted alike, in one chunk of a snapshot.

@@ -9,7 +9,7 @@ use crate::clock::RunTime;
 use crate::model::NodeName;
 
 /// How much longer than any rule allows a lease is taken to last, because clocks differ.
-const SLACK: Duration = Duration::from_secs(60);
+pub(super) const SLACK: Duration = Duration::from_secs(60);
 /// How long the picture of a worker is kept that is away.
 const VIEW_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How often this is looked at.
@@ -44,6 +44,7 @@ impl FrontState {
             worker.forgotten = true;
             let gone = self.table.forget(name);
             self.forget_leases(gone);
+            self.note_identities(name);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The way of a lease request through the fleet: where it can go, its dispatch, and what comes back.
 
-use super::fleet::{Open, Stage};
+use super::environment::bounded;
+use super::fleet::{Failed, Open, Stage};
 use super::front::{CallKind, FrontState};
+use super::history::is_remembered;
 use super::message::FirstGrant;
 use super::pump::wish;
 use super::read::ambiguous_resource;
@@ -96,6 +98,7 @@ impl FrontState {
             wait,
             ticket,
             left_out: ask.left_out,
+            not_on: open.failed.as_ref().filter(|failed| failed.worker == worker).and_then(|it| it.resource.clone()),
         };
         tracing::debug!(request = %id, %worker, attempt, "dispatched");
         self.tell_dispatched(ask, &worker, attempt);
@@ -146,6 +149,7 @@ impl FrontState {
             Code::Stopping => Why::Stopping,
             Code::NoCapacity | Code::ResourceBooked | Code::QueueFull if by_selector => Why::NoRoom(number),
             Code::NoMatchingResource if by_selector => Why::NoMatch(number),
+            Code::DeviceFailed if self.may_have_another(id, worker, &refusal) => Why::NoRoom(number),
             _ => return self.refuse(id, refusal),
         };
         tracing::debug!(request = %id, %worker, code = %refusal.code, "a worker does not take it now");
@@ -156,6 +160,28 @@ impl FrontState {
         self.back_to_queue(id);
     }
 
+    /// True for a request by selector whose device could not be made ready for the first time, where another match may be
+    /// (SPEC §7).
+    fn may_have_another(&mut self, id: &RequestId, worker: &NodeName, refusal: &Refusal) -> bool {
+        let said = refusal.details.as_ref().and_then(|details| details.get("resourceId")?.as_str()?.parse().ok());
+        let unheard = !self.unheard().is_empty();
+        let Some(open) = self.fleet.get(id).filter(|open| open.failed.is_none()) else { return false };
+        let Target::Select(selector) = &open.ask.target else { return false };
+        let failed = Failed { worker: worker.clone(), resource: said, refusal: refusal.clone() };
+        let another = self.workers.iter().any(|(name, worker)| {
+            let there = worker.view.iter().flat_map(super::view::View::resources).filter(|(_, seen)| seen.grantable);
+            let others = there.filter(|(resource, _)| !failed.is(name, resource));
+            others.into_iter().any(|(_, seen)| selector.matches(&seen.labels))
+        });
+        if another || unheard {
+            tracing::warn!(request = %id, %worker, %refusal, "a device could not be made ready; the request goes to another");
+            if let Some(open) = self.fleet.get_mut(id) {
+                open.failed = Some(failed);
+            }
+        }
+        another || unheard
+    }
+
     /// A report may have been quicker than the refusal that it is later than.
     fn look_at_what_came_since(&mut self, id: &RequestId, worker: &NodeName) {
         let now = self.around.clock.now().run;
@@ -164,13 +190,23 @@ impl FrontState {
         let requester = open.ask.requester.through(&self.around.name);
         let wish = wish(&open.ask, selector, &requester);
         let Some(view) = self.workers.get(worker).and_then(|worker| worker.view.as_ref()) else { return };
-        let latest = view.free().filter(|(_, seen)| seen.fits(&wish, now)).map(|(_, seen)| seen.number()).max();
+        let free = view.free().filter(|(resource, _)| !open.has_failed_on(worker, resource));
+        let latest = free.filter(|(_, seen)| seen.fits(&wish, now)).map(|(_, seen)| seen.number()).max();
         if let (Some(number), Some(open)) = (latest, self.fleet.get_mut(id)) {
             open.skips.reported(worker, News { number, fits: true, changed: false });
         }
     }
 
-    fn granted(&mut self, id: &RequestId, worker: &NodeName, granted: Granted, number: u64) {
+    /// What an answer says that a holder needs to reach the device, which the reports may not have told yet.
+    pub(super) fn take_environment(&mut self, worker: &NodeName, granted: &mut Granted, number: u64) {
+        let (environment, _) = bounded(std::mem::take(&mut granted.environment));
+        if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
+            view.answered_environment(number, &granted.resource, environment);
+        }
+    }
+
+    fn granted(&mut self, id: &RequestId, worker: &NodeName, mut granted: Granted, number: u64) {
+        self.take_environment(worker, &mut granted, number);
         let held = self.held(granted);
         self.answered_grant(id, worker, &held, number);
     }
@@ -271,10 +307,22 @@ impl FrontState {
 
     /// The request got nothing; everything it reserved is free before anybody hears of it.
     pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
+        let mut keeps_key = false;
+        let refusal = match self.fleet.get(id).and_then(|open| open.failed.as_ref()) {
+            // There was no second device for it either.
+            Some(failed) if is_for_lack(refusal.code) => failed.refusal.clone(),
+            _ => refusal,
+        };
         match self.fleet.remove(id) {
             Some(open) => {
                 self.tell_refused(&open.ask, &refusal);
-                self.free(id, &open.ask);
+                // A refused acquire stores nothing.
+                keeps_key = open.ask.door == Door::Request && is_remembered(refusal.code);
+                if keeps_key {
+                    self.ledger.close(id);
+                } else {
+                    self.free(id, &open.ask);
+                }
                 if let Some(former) = open.returns.filter(|_| !open.waits) {
                     self.returning.unclaim(&former);
                 }
@@ -282,7 +330,7 @@ impl FrontState {
             }
             None => self.ledger.refuse(id),
         }
-        self.requests.fail(id, refusal.clone(), false, self.around.clock.now().run);
+        self.requests.fail(id, refusal.clone(), keeps_key, self.around.clock.now().run);
         self.tell_watchers(id, &Err(refusal));
     }
 
@@ -297,6 +345,11 @@ impl FrontState {
         self.orphans.add_lease(worker, lease);
         self.settle_doubts(worker);
     }
+}
+
+/// True for a refusal that only says that nothing else is to be had.
+fn is_for_lack(code: Code) -> bool {
+    matches!(code, Code::NoCapacity | Code::NoMatchingResource)
 }
 
 /// The end of an acquire whose caller has gone before it could be carried out: it has been told that nobody knows, and a

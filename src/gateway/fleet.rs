@@ -13,7 +13,7 @@ use crate::admission::resource::Rejection;
 use crate::admission::schedule::Schedule;
 use crate::admission::{Attendance, Joined, Pool, Rank, Waiter};
 use crate::clock::{Now, RunTime};
-use crate::model::{Ask, NodeName, RequestId, Target, WaitPolicy};
+use crate::model::{Ask, NodeName, Refusal, RequestId, ResourceId, Target, WaitPolicy};
 
 /// Every request that is not settled.
 #[derive(Debug)]
@@ -69,6 +69,26 @@ pub struct Open {
     pub asked_at: RunTime,
     /// Why it is to end as soon as it is known what became of the attempt that is out.
     pub withdrawing: Option<Rejection>,
+    /// The device that could not be made ready for it; a second one ends it.
+    pub failed: Option<Failed>,
+}
+
+/// A device that could not be made ready for a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// Its worker.
+    pub worker: NodeName,
+    /// Which, where the worker said so.
+    pub resource: Option<ResourceId>,
+    /// What the request hears if there is no other.
+    pub refusal: Refusal,
+}
+
+impl Failed {
+    /// True when it is this device.
+    pub fn is(&self, worker: &NodeName, resource: &ResourceId) -> bool {
+        self.worker == *worker && self.resource.as_ref() == Some(resource)
+    }
 }
 
 /// Where an open request stands.
@@ -117,6 +137,11 @@ impl Open {
     /// True when it asks by selector.
     pub fn by_selector(&self) -> bool {
         matches!(self.ask.target, Target::Select(_))
+    }
+
+    /// True when this device could not be made ready for it.
+    pub fn has_failed_on(&self, worker: &NodeName, resource: &ResourceId) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.is(worker, resource))
     }
 
     /// Its place in line.
@@ -181,6 +206,7 @@ impl Fleet {
             waits: false,
             asked_at: now.run,
             withdrawing: None,
+            failed: None,
             ask,
         };
         let id = open.ask.id.clone();
@@ -309,11 +335,11 @@ impl Fleet {
 
     /// A report of a worker has come; `fits` says whether it shows a resource that is free for this request. True when
     /// one of those that skip the worker may ask it again.
-    pub fn reported(&mut self, worker: &NodeName, number: u64, changed: bool, fits: impl Fn(&Ask) -> bool) -> bool {
+    pub fn reported(&mut self, worker: &NodeName, number: u64, changed: bool, fits: impl Fn(&Open) -> bool) -> bool {
         let mut again = false;
         for id in self.skipping.get(worker).into_iter().flatten() {
             if let Some(open) = self.requests.get_mut(id) {
-                let fits = fits(&open.ask);
+                let fits = fits(open);
                 again |= open.skips.reported(worker, News { number, fits, changed });
             }
         }

@@ -305,6 +305,7 @@ mod tests {
             device: None,
             environment: Default::default(),
             identity: None,
+            prepared_ms: 0,
             leases: vec![],
         };
         let delta = Delta { incarnation: 1, number, change: crate::wire::report::Changed::Resource(resource) };

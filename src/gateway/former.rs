@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::environment::bounded;
 use super::front::FrontState;
 use super::history::{granted, reason_of, rejected};
 use super::message::{FirstGrant, FleetLease};
@@ -46,12 +47,14 @@ impl FrontState {
         }
         let Some(open) = self.around.history.unsettled.remove(&row.request) else { return };
         let event = match &row.outcome {
-            SettledOutcome::Granted { resource, lease, expires_at, labels } => {
+            SettledOutcome::Granted { resource, lease, expires_at, labels, environment } => {
                 let (mut lease, _) = lease.clone().into_lease(resource);
                 lease.holder = row.requester.clone();
                 let id = self.table.name(worker, &lease);
                 let deadline = self.around.clock.now().run_at(*expires_at, lease.ttl);
-                let lease = FleetLease { id, worker: worker.clone(), lease, deadline, labels: labels.clone() };
+                let (worker, labels) = (worker.clone(), labels.clone());
+                let environment = bounded(environment.clone()).0;
+                let lease = FleetLease { id, worker, lease, deadline, labels, environment };
                 granted(&open.id, &FirstGrant { lease, expires_at: *expires_at })
             }
             SettledOutcome::Failed(refusal) => {

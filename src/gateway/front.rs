@@ -15,8 +15,10 @@ use super::elsewhere::Elsewhere;
 use super::fleet::Fleet;
 use super::given_up::{GivenUp, GivenUpDisk, GivenUpFile};
 use super::history::History;
+use super::identities::Identities;
+use super::identity::ToldElsewhere;
 use super::in_doubt::Orphans;
-use super::message::{Asked, FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RoomSaid};
+use super::message::{Asked, FirstGrant, FleetLease, FrontMessage, Joined, ReleasedThere, RenewedThere, RoomSaid};
 use super::rejections::Rejections;
 use super::resyncs::Resyncs;
 use super::returning::Returning;
@@ -30,7 +32,7 @@ use crate::admission::ticket::TicketKey;
 use crate::admission::{LeaseRules, Ledger, Requests, WaitingRules};
 use crate::clock::{Clock, RunTime};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
-use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId};
+use crate::model::{Ask, Fence, LeaseId, NodeName, Refusal, RequestId, ResourceId};
 use crate::wire::calendar::CalendarAnswer;
 use crate::wire::call::Call;
 use crate::wire::hello::Hello;
@@ -109,6 +111,12 @@ pub struct FrontState {
     /// Requests that end as another does, which came first under their key.
     pub(super) mirrors: HashMap<RequestId, RequestId>,
     pub(super) rejections: Rejections,
+    /// Who reports which device.
+    pub(super) identities: Identities,
+    /// True while a worker holds something back that is leased elsewhere, or may.
+    pub(super) elsewhere_told: bool,
+    /// True when who has what leased may have changed.
+    pub(super) identities_due: bool,
     /// How many sessions there have been.
     pub(super) sessions: u64,
     /// What workers have been asked and when.
@@ -138,6 +146,10 @@ pub(super) struct Worker {
     pub(super) calls_out: usize,
     /// What it has been told over this link of new holds.
     pub(super) told: Told,
+    /// The same of what is leased elsewhere.
+    pub(super) told_elsewhere: ToldElsewhere,
+    /// Resources whose reports were no sensible claims, of which that was said.
+    pub(super) warned: BTreeSet<ResourceId>,
     /// Since when it has had no link; none while it has one.
     pub(super) away_since: Option<RunTime>,
     /// True when it has been away for so long that what it had reported is forgotten.
@@ -191,7 +203,7 @@ pub(super) enum CallKind {
         id: LeaseId,
         fence: Option<Fence>,
         width: Duration,
-        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+        reply: RpcReplyPort<Result<RenewedThere, Refusal>>,
     },
     /// The lease as it was when its worker was asked: the report of its end may be quicker than the answer.
     Release {
@@ -219,6 +231,8 @@ pub(super) enum CallKind {
     Calendar(RpcReplyPort<Result<CalendarAnswer, Refusal>>),
     /// The worker is told whether new holds are stopped.
     Pause(bool),
+    /// The worker is told what is leased elsewhere.
+    Elsewhere(BTreeMap<ResourceId, NodeName>),
     /// A lease that nobody is to have is being released.
     Orphan {
         lease: LeaseId,
@@ -269,6 +283,9 @@ impl Actor for Front {
             away_groups: HashSet::new(),
             mirrors: HashMap::new(),
             rejections: Rejections::default(),
+            identities: Identities::default(),
+            elsewhere_told: false,
+            identities_due: false,
             sessions,
             calls: HashMap::new(),
             next_call: 1,
@@ -347,6 +364,7 @@ impl Actor for Front {
             }
             read => state.read(read),
         }
+        state.mind_identities();
         state.pump_if_due();
         state.keep_ticking();
         Ok(())
@@ -382,6 +400,7 @@ impl FrontState {
 
     fn tick(&mut self) {
         let now = self.around.clock.now().run;
+        self.identities_due = true;
         self.end_rebuild_if_due();
         self.give_up_doubts(now);
         self.give_up_due(now);
@@ -461,6 +480,7 @@ impl FrontState {
             lease: route.held.lease.clone(),
             deadline: route.held.deadline,
             labels: seen.map(|seen| seen.labels.clone()).unwrap_or_default(),
+            environment: seen.map(|seen| seen.environment.clone()).unwrap_or_default(),
         })
     }
 }

@@ -263,8 +263,14 @@ pub(super) fn reason_of(refusal: &Refusal, no_wait: bool) -> &'static str {
         Code::RequesterAlreadyLeased => "already-leased",
         Code::LeaseIdTaken => "lease-id-taken",
         Code::NodeRestarted => "daemon-restarted",
+        Code::DeviceFailed => "device-failed",
         _ => "worker-failed",
     }
+}
+
+/// True for a refusal for which the key goes on standing (SPEC §2, check 2).
+pub(super) fn is_remembered(code: Code) -> bool {
+    matches!(code, Code::QueueTimeout | Code::DeviceFailed)
 }
 
 #[cfg(test)]
@@ -280,6 +286,7 @@ mod tests {
         assert_eq!(reason(Code::WorkerUnreachable, true), "no-worker");
         assert_eq!(reason(Code::UnknownResource, true), "no-match");
         assert_eq!(reason(Code::ResourceUnavailable, true), "no-wait");
+        assert_eq!(reason(Code::DeviceFailed, true), "device-failed");
         assert_eq!(reason(Code::Internal, false), "worker-failed");
     }
 }

@@ -4,16 +4,19 @@ use ractor::RpcReplyPort;
 
 use super::dispatch::worker_unreachable;
 use super::front::{CallKind, FrontState};
-use super::message::{FleetLease, ReleasedThere};
+use super::message::{FleetLease, ReleasedThere, RenewedThere};
 use super::read::not_reported;
 use super::session::{CallId, Outcome};
 use super::table::Route;
 use crate::admission::resource;
 use crate::limits::CALL_BOUND;
-use crate::model::{Caller, Code, Fence, LeaseId, NodeName, Refusal, RenewAsk, Role};
+use crate::model::{Caller, Code, Fence, LeaseId, NOTICES_MAX, NodeName, Notice, Refusal, RenewAsk, Role};
 use crate::wire::call::{Answer, Call};
 
-type Reply = RpcReplyPort<Result<FleetLease, Refusal>>;
+/// Characters of what is told of a device.
+const NOTICE_CHARS_MAX: usize = 1_024;
+
+type Reply = RpcReplyPort<Result<RenewedThere, Refusal>>;
 
 impl FrontState {
     pub(super) fn renew(&mut self, id: LeaseId, caller: &Caller, ask: RenewAsk, reply: Reply) {
@@ -68,6 +71,7 @@ impl FrontState {
     /// What became of a call.
     pub(super) fn answered(&mut self, worker: &NodeName, incarnation: u64, call: CallId, outcome: Outcome) {
         let (kind, asked) = self.calls.remove(&call).unzip();
+        self.identities_due = true;
         let mut outcome = outcome;
         if let (Outcome::Answered(answer, _), Some(asked)) = (&mut outcome, asked) {
             answer.age(self.around.clock.now().run.left(asked));
@@ -84,6 +88,7 @@ impl FrontState {
                 Some(
                     CallKind::Calendar(_)
                         | CallKind::Pause(_)
+                        | CallKind::Elsewhere(_)
                         | CallKind::Room(_)
                         | CallKind::Look { .. }
                         | CallKind::Withdraw { .. }
@@ -96,6 +101,7 @@ impl FrontState {
         match kind {
             None => {}
             Some(CallKind::Calendar(reply)) => self.calendar_answered(worker, outcome, reply),
+            Some(CallKind::Elsewhere(resources)) => self.elsewhere_answered(worker, resources, &outcome),
             Some(CallKind::Pause(paused)) => self.pause_answered(worker, paused, &outcome),
             Some(CallKind::Room(reply)) => self.room_answered(worker, outcome, reply),
             Some(CallKind::Look { request, reply }) => self.looked(worker, &request, outcome, reply),
@@ -143,9 +149,11 @@ impl FrontState {
         self.forget_leases(vec![(id.clone(), lease)]);
     }
 
-    fn renewed(&mut self, worker: &NodeName, id: &LeaseId, outcome: Outcome) -> Result<FleetLease, Refusal> {
+    fn renewed(&mut self, worker: &NodeName, id: &LeaseId, outcome: Outcome) -> Result<RenewedThere, Refusal> {
         match answer_of(worker, outcome, id)? {
-            (Answer::Renewed(granted), number) => {
+            (Answer::Renewed(mut granted), number) => {
+                let notices = sensible(std::mem::take(&mut granted.notices));
+                self.take_environment(worker, &mut granted, number);
                 let mut held = self.held(granted);
                 let same_grant = |route: &&Route| route.worker == *worker && route.held.lease.fence == held.lease.fence;
                 if let Some(route) = self.table.resolve(id).filter(same_grant) {
@@ -155,7 +163,8 @@ impl FrontState {
                 if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
                     view.answered(number, &held.lease.resource_id.clone(), held);
                 }
-                self.fleet_lease(id).ok_or_else(|| resource::unknown_lease(id))
+                let lease = self.fleet_lease(id).ok_or_else(|| resource::unknown_lease(id))?;
+                Ok(RenewedThere { lease, notices })
             }
             (other, _) => Err(does_not_fit(worker, &other)),
         }
@@ -179,6 +188,16 @@ impl FrontState {
             (other, _) => Err(does_not_fit(worker, &other)),
         }
     }
+}
+
+/// What a worker may tell of a device: the latest, and no more than a driver says.
+fn sensible(mut notices: Vec<Notice>) -> Vec<Notice> {
+    notices.drain(..notices.len().saturating_sub(NOTICES_MAX));
+    for notice in &mut notices {
+        let told = notice.message.chars().filter(|letter| !letter.is_control());
+        notice.message = told.take(NOTICE_CHARS_MAX).collect();
+    }
+    notices
 }
 
 /// The worker's answer, if it was no refusal; a refusal is given in the gateway's own name of the lease.

@@ -1,6 +1,6 @@
 //! What is said to the front, and what it answers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
@@ -18,7 +18,7 @@ use super::waiting::RequestNow;
 use crate::admission::Rules;
 use crate::clock::RunTime;
 use crate::model::{
-    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Refusal, RenewAsk, RequestId, Requester,
+    Ask, Caller, Fence, Labels, LeaseId, LeaseRecord, NodeName, Notice, Refusal, RenewAsk, RequestId, Requester,
     ResourceAddress, ResourceId,
 };
 use crate::wire::calendar::{CalendarAnswer, CalendarCall};
@@ -40,6 +40,17 @@ pub struct FleetLease {
     pub deadline: RunTime,
     /// The labels of its resource.
     pub labels: Labels,
+    /// What its holder needs to reach the device.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A lease that was renewed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenewedThere {
+    /// It.
+    pub lease: FleetLease,
+    /// What happened to the device since it was renewed last.
+    pub notices: Vec<Notice>,
 }
 
 /// A lease that was released.
@@ -202,7 +213,7 @@ pub enum FrontMessage {
         /// What is asked for.
         ask: RenewAsk,
         /// Answered once its worker has answered.
-        reply: RpcReplyPort<Result<FleetLease, Refusal>>,
+        reply: RpcReplyPort<Result<RenewedThere, Refusal>>,
     },
     /// End a lease.
     Release {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::clock::RunTime;
 use crate::model::{Code, Nearness, NodeName, Refusal, ResourceId, Selector};
 
+use super::fleet::Failed;
 use super::returning::Waited;
 use super::view::{Seen, View, Wish};
 
@@ -36,9 +37,15 @@ pub struct Kept<'a> {
     pub pinned: Option<&'a BTreeSet<(NodeName, ResourceId)>>,
     /// What those who waited at the restart wait for, by selector.
     pub returning: Option<&'a Waited>,
+    /// The device that could not be made ready for it.
+    pub failed: Option<&'a Failed>,
 }
 
 impl Kept<'_> {
+    fn has_failed(&self, worker: &NodeName, id: &ResourceId) -> bool {
+        self.failed.is_some_and(|failed| failed.is(worker, id))
+    }
+
     fn keeps(&self, worker: &NodeName, id: &ResourceId, seen: &Seen) -> bool {
         self.pinned.is_some_and(|pinned| pinned.contains(&(worker.clone(), id.clone())))
             || self.returning.is_some_and(|returning| returning.covers(&seen.labels))
@@ -86,6 +93,7 @@ pub fn place<'a>(
     for candidate in candidates.iter().filter(|candidate| candidate.takes_requests) {
         let Some(view) = candidate.view else { continue };
         let matching = view.free().filter(|(_, seen)| wish.selector.matches(&seen.labels));
+        let matching = matching.filter(|(id, _)| !kept.has_failed(candidate.name, id));
         let (mut seats, mut free, mut is_kept) = (0_usize, 0_usize, false);
         for (id, seen) in matching.filter(|(_, seen)| seen.could_take(wish.mode)) {
             seats += 1;
@@ -205,6 +213,7 @@ mod tests {
             device: None,
             environment: Default::default(),
             identity: None,
+            prepared_ms: 0,
             leases: vec![],
         }
     }
@@ -318,6 +327,7 @@ mod tests {
                 device: None,
                 environment: Default::default(),
                 identity: None,
+                prepared_ms: 0,
                 ..report(0, "android")
             }])
         };
@@ -358,7 +368,7 @@ mod tests {
         assert_eq!(pin, (b.clone(), "r0".parse().unwrap()));
         assert_eq!(pinned_to(&selector, [(&a, &many), (&b, &free)].into_iter()), None, "one is free");
         let pinned = BTreeSet::from([pin]);
-        let kept = Kept { pinned: Some(&pinned), returning: None };
+        let kept = Kept { pinned: Some(&pinned), ..Kept::default() };
         let both = [("a", true, Some(&many), 0, false), ("b", true, Some(&few), 0, false)];
         assert_eq!(placed_with(Mode::Shared, kept, &both).placement, to("a"));
         assert_eq!(placed_with(Mode::Shared, kept, &both[1..]).placement, Placement::Taken(1));

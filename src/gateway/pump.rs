@@ -175,7 +175,8 @@ impl FrontState {
         });
         let pinned = self.pinned_before(open);
         let returning = self.returning.expected().filter(|_| open.returns.is_none());
-        place(wish, Kept { pinned: Some(&pinned), returning }, now, candidates)
+        let kept = Kept { pinned: Some(&pinned), returning, failed: open.failed.as_ref() };
+        place(wish, kept, now, candidates)
     }
 
     /// The resources that those who are ahead of one who would share are to get alone.
@@ -242,10 +243,11 @@ impl FrontState {
         let now = self.around.clock.now().run;
         let Some(view) = self.workers.get(worker).and_then(|worker| worker.view.as_ref()) else { return };
         let gateway = &self.around.name;
-        let fits = |ask: &crate::model::Ask| {
-            let Target::Select(selector) = &ask.target else { return true };
-            let requester = ask.requester.through(gateway);
-            view.free().any(|(_, seen)| seen.fits(&wish(ask, selector, &requester), now))
+        let fits = |open: &Open| {
+            let Target::Select(selector) = &open.ask.target else { return true };
+            let requester = open.ask.requester.through(gateway);
+            let mut free = view.free().filter(|(resource, _)| !open.has_failed_on(worker, resource));
+            free.any(|(_, seen)| seen.fits(&wish_of(open, selector, &requester), now))
         };
         if self.fleet.reported(worker, number, changed, fits) {
             self.pump_due = true;

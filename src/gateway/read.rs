@@ -45,6 +45,7 @@ impl FrontState {
                     lease: held.lease.clone(),
                     deadline: held.deadline,
                     labels: seen.labels.clone(),
+                    environment: seen.environment.clone(),
                 };
                 leases.extend(seen.held.iter().map(show));
             }

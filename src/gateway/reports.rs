@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::calendar::pause::Told;
 use super::fleet::Stage;
 use super::front::{FrontState, Worker};
+use super::identity::ToldElsewhere;
 use super::message::{FirstGrant, WholeSnapshot};
 use super::session::{LinkId, SessionMessage};
 use super::table::Entered;
@@ -37,6 +38,7 @@ impl FrontState {
         worker.away_since = None;
         worker.reported = false;
         worker.told = Told::default();
+        worker.told_elsewhere = ToldElsewhere::default();
         worker.incompatible = false;
         let anew = worker.view.as_mut().filter(|view| view.incarnation() != hello.incarnation);
         if let Some(view) = anew {
@@ -85,8 +87,12 @@ impl FrontState {
         worker.reported = true;
         worker.forgotten = false;
         worker.resyncs.snapshot(now);
+        let left_out: Vec<ResourceId> =
+            view.resources().iter().filter(|(_, seen)| seen.left_out > 0).map(|(id, _)| id.clone()).collect();
         let leases: Vec<Held> = view.resources().values().flat_map(|seen| seen.held.iter().cloned()).collect();
         tracing::debug!(worker = %name, number, leases = leases.len(), "took a snapshot in");
+        left_out.iter().for_each(|id| self.warn_of_claims(name, id));
+        self.note_identities(name);
         for held in &leases {
             self.enter(name, held, number);
         }
@@ -172,7 +178,11 @@ impl FrontState {
         if !view.take_delta(number, report, at) {
             return;
         }
-        let Some(Seen { labels, held, .. }) = view.resources().get(&id).cloned() else { return };
+        let Some(Seen { labels, held, left_out, .. }) = view.resources().get(&id).cloned() else { return };
+        if left_out > 0 {
+            self.warn_of_claims(name, &id);
+        }
+        self.note_identity(name, &id);
         let ended = self.table.drop_ended(name, &id, &held, number);
         self.forget_leases(ended);
         for held in &held {
@@ -194,6 +204,7 @@ impl FrontState {
         if !view.take_gone(number, resource) {
             return;
         }
+        self.note_identity(name, resource);
         let ended = self.table.drop_ended(name, resource, &[], number);
         self.forget_leases(ended);
         self.reported(name, number, true);
@@ -219,7 +230,11 @@ impl FrontState {
         } else if self.is_out_at(&request, worker) {
             // The report may have been on its way for long: nobody is promised more than the worker will keep.
             let sent_at = self.fleet.get(&request).and_then(|open| open.sent_at);
-            let latest = sent_at.map_or(held.deadline, |sent_at| sent_at + held.lease.ttl);
+            // But for the time in which its device was made ready, which was before the lease.
+            let view = self.workers.get(worker).and_then(|worker| worker.view.as_ref());
+            let seen = view.and_then(|view| view.resources().get(&held.lease.resource_id));
+            let prepared = seen.map(|seen| seen.prepared).unwrap_or_default();
+            let latest = sent_at.map_or(held.deadline, |sent_at| sent_at + prepared + held.lease.ttl);
             let held = Held { deadline: held.deadline.min(latest), ..held.clone() };
             self.judge_grant(&request, worker, &held, number);
         } else if self.has_another_end(&request, worker, &held.lease) {
@@ -292,6 +307,15 @@ impl FrontState {
         for (id, lease) in ended {
             self.ledger.end(&id);
             self.requests.end(&lease.request_id, now);
+        }
+    }
+
+    /// What a worker says of a resource is no sensible claim in part. That is said once.
+    fn warn_of_claims(&mut self, worker: &NodeName, resource: &ResourceId) {
+        if let Some(state) = self.workers.get_mut(worker)
+            && state.warned.insert(resource.clone())
+        {
+            tracing::warn!(%worker, %resource, "labels, an identity or an environment as no device has them are left out");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Workers that come and go while the gateway runs, and those that an operator takes out. The front hears of a change once
 //! it is on disk ([`Registrar`](super::registrar::Registrar)).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef, SpawnErr};
@@ -8,6 +9,7 @@ use ractor::{Actor, ActorRef, SpawnErr};
 use super::calendar::pause::Told;
 use super::fleet::Open;
 use super::front::{FrontArguments, FrontState, Worker};
+use super::identity::ToldElsewhere;
 use super::message::FrontMessage;
 use super::rejections::{Rejected, Rejection};
 use super::resyncs::Resyncs;
@@ -69,6 +71,8 @@ pub(super) async fn enrol(
         last_seen: None,
         calls_out: 0,
         told: Told::default(),
+        told_elsewhere: ToldElsewhere::default(),
+        warned: BTreeSet::new(),
         away_since: None,
         forgotten: false,
         resyncs: Resyncs::default(),
@@ -116,6 +120,7 @@ impl FrontState {
         let ended = self.table.forget(name);
         self.forget_leases(ended);
         self.orphans.forget_worker(name);
+        self.note_identities(name);
         self.fleet.reconnected(name);
         for id in self.elsewhere.all_at(name) {
             self.lost_there(&id);

@@ -2,16 +2,14 @@
 //! that are known to be later than both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::Duration;
 
+pub use super::seen::{Seen, SeenDevice, SeenWindow, Wish};
 use crate::admission::resource::Held;
 use crate::clock::RunTime;
 use crate::limits::DELTAS_QUEUED_MAX;
-use crate::model::{
-    DeviceState, Fence, Labels, LeaseId, LeaseRecord, Mode, RequestId, Requester, ResourceId, Selector,
-};
+use crate::model::{Fence, LeaseId, LeaseRecord, Mode, NodeName, RequestId, ResourceId};
 use crate::wire::digest;
-use crate::wire::report::{LeaseRow, ResourceReport};
+use crate::wire::report::ResourceReport;
 use crate::wire::requests::WaitingRow;
 
 /// What one worker has reported.
@@ -22,6 +20,10 @@ pub struct View {
     resources: BTreeMap<ResourceId, Seen>,
     /// Those with a seat that is free for anybody.
     free: BTreeSet<ResourceId>,
+    /// Those whose device another worker has leased, and which.
+    elsewhere: BTreeMap<ResourceId, NodeName>,
+    /// What is made ready for requests of this gateway's.
+    preparing: HashMap<RequestId, ResourceId>,
     /// What answers have told ahead of the reports: an older report does not undo it.
     told: BTreeMap<LeaseId, Told>,
     /// Requests of this gateway's that wait there, with what each comes to.
@@ -45,190 +47,13 @@ struct Waits {
 /// What the latest answer has told of a lease. A worker has one lease of an id, so whatever an older report shows under
 /// that id is over or out of date.
 #[derive(Debug)]
-struct Told {
+pub(super) struct Told {
     /// The number of the report that has it too, or of one after that.
     number: u64,
-    resource: ResourceId,
-    fence: Fence,
+    pub(super) resource: ResourceId,
+    pub(super) fence: Fence,
     /// The lease; none when it has ended.
-    held: Option<Held>,
-}
-
-/// A resource as it was last heard of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// What selectors see.
-    pub labels: Labels,
-    /// How many shared leases may coexist.
-    pub max_shared: u32,
-    /// The fence of its latest grant.
-    pub fence: Fence,
-    /// False when it only waits for its leases to end.
-    pub grantable: bool,
-    /// True when an operator has taken it out.
-    pub drained: bool,
-    /// How many wait for it by its name.
-    pub queue_length: usize,
-    /// How many of its seats are kept for those who were admitted.
-    pub reserved: u32,
-    /// The window that is on or comes next, in which only one may lease it.
-    pub window: Option<SeenWindow>,
-    /// What keeps its device from being granted, beside its leases.
-    pub device: Option<SeenDevice>,
-    /// What a holder needs to reach the device.
-    pub environment: BTreeMap<String, String>,
-    /// Its leases, with deadlines on this gateway's run time.
-    pub held: Vec<Held>,
-    /// What the report came to.
-    digest: u64,
-    /// The number of the report that this is from.
-    number: u64,
-}
-
-/// Why a device is not granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenDevice {
-    /// What it would be without leases and drains.
-    pub state: DeviceState,
-    /// More about that, for people.
-    pub reason: Option<String>,
-    /// Until when at the most, on this gateway's run time, as far as the worker can tell.
-    pub until: Option<RunTime>,
-}
-
-/// A window in which only one may lease a resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenWindow {
-    /// Who, in the worker's words.
-    pub holder: Requester,
-    /// When it begins, on this gateway's run time.
-    pub starts_at: RunTime,
-    /// When it ends, on this gateway's run time.
-    pub ends_at: RunTime,
-}
-
-/// What a lease that is asked for needs of a resource.
-#[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
-    /// Which resources will do.
-    pub selector: &'a Selector,
-    /// Alone or shared.
-    pub mode: Mode,
-    /// How long it lasts.
-    pub ttl: Duration,
-    /// Whose it would be, in the worker's words.
-    pub requester: &'a Requester,
-    /// Rather a shorter lease than none.
-    pub allow_shorter: bool,
-    /// True for an admin, whom no booking stops.
-    pub by_admin: bool,
-}
-
-impl Seen {
-    /// A resource as it has just been reported.
-    pub fn of(report: ResourceReport, now: RunTime) -> Self {
-        let digest = digest::of_resource(&report);
-        let ResourceReport {
-            id,
-            labels,
-            max_shared,
-            fence,
-            grantable,
-            drained,
-            queue_length,
-            reserved,
-            next_window,
-            device,
-            environment,
-            identity: _,
-            leases,
-        } = report;
-        let queue_length = usize::try_from(queue_length).unwrap_or(usize::MAX);
-        let held = |row: LeaseRow| {
-            let (lease, left) = row.into_lease(&id);
-            Held { lease, deadline: now + left, last_end: None }
-        };
-        let held = leases.into_iter().map(held).collect();
-        let window = next_window.map(|window| SeenWindow {
-            starts_at: now + Duration::from_millis(window.starts_in_ms),
-            ends_at: now + Duration::from_millis(window.ends_in_ms),
-            holder: window.holder,
-        });
-        let device = device.map(|device| SeenDevice {
-            state: device.state,
-            reason: device.reason,
-            until: device.ends_in_ms.map(|ms| now + Duration::from_millis(ms)),
-        });
-        Self {
-            labels,
-            max_shared,
-            fence,
-            grantable,
-            drained,
-            queue_length,
-            reserved,
-            window,
-            device,
-            environment,
-            held,
-            digest,
-            number: 0,
-        }
-    }
-
-    /// What the resource is doing.
-    pub fn device(&self) -> DeviceState {
-        match (self.drained, self.held.is_empty()) {
-            (true, _) => DeviceState::Drained,
-            (false, true) => self.device.as_ref().map_or(DeviceState::Available, |device| device.state),
-            (false, false) => DeviceState::Leased,
-        }
-    }
-
-    /// The number of the report that this is from.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// True when a seat for a lease of `mode` is free, and kept for nobody.
-    pub fn could_take(&self, mode: Mode) -> bool {
-        let taken = self.held.len() + self.reserved as usize;
-        let seat = match mode {
-            Mode::Exclusive => taken == 0,
-            Mode::Shared => {
-                self.held.iter().all(|held| held.lease.mode == Mode::Shared) && taken < self.max_shared as usize
-            }
-        };
-        self.grantable && !self.drained && self.device.is_none() && seat
-    }
-
-    /// True when the next window lets a lease like this one be.
-    pub fn lets_in(&self, wish: &Wish<'_>, now: RunTime) -> bool {
-        let Some(window) = self.window.as_ref().filter(|window| window.ends_at > now) else { return true };
-        wish.by_admin
-            || window.holder == *wish.requester
-            || now + wish.ttl <= window.starts_at
-            || wish.allow_shorter && now < window.starts_at
-    }
-
-    /// True when nothing stands in the way of a lease like this one.
-    pub fn fits(&self, wish: &Wish<'_>, now: RunTime) -> bool {
-        wish.selector.matches(&self.labels) && self.could_take(wish.mode) && self.lets_in(wish, now)
-    }
-
-    /// True when all that hold it share it.
-    pub fn is_shared_now(&self) -> bool {
-        !self.drained && !self.held.is_empty() && self.held.iter().all(|held| held.lease.mode == Mode::Shared)
-    }
-
-    /// Shows a lease as an answer has told of it.
-    fn show(&mut self, resource: &ResourceId, lease: &LeaseId, told: &Told) {
-        self.held.retain(|held| held.lease.id != *lease);
-        if let Some(held) = told.held.as_ref().filter(|_| told.resource == *resource) {
-            self.fence = self.fence.max(told.fence);
-            self.held.push(held.clone());
-        }
-    }
+    pub(super) held: Option<Held>,
 }
 
 impl View {
@@ -291,6 +116,8 @@ impl View {
         resources.extend(since);
         let free = resources.iter().filter(|(_, seen)| seen.could_take(Mode::Shared));
         self.free = free.map(|(id, _)| id.clone()).collect();
+        let preparing = resources.iter().filter_map(|(id, seen)| Some((seen.made_ready_for()?.clone(), id.clone())));
+        self.preparing = preparing.collect();
         self.resources = resources;
         self.reached(number);
     }
@@ -303,7 +130,11 @@ impl View {
             // It may be there again.
             self.gone_resources.retain(|at, gone| *at > number || *gone != id);
             let seen = self.seen(report, number, now);
-            self.resources.insert(id.clone(), seen);
+            if let Some(request) = seen.made_ready_for().cloned() {
+                self.preparing.insert(request, id.clone());
+            }
+            let former = self.resources.insert(id.clone(), seen);
+            self.note_prepared(&id, former.as_ref());
             self.note_room(&id);
         }
         self.reached(number);
@@ -314,7 +145,8 @@ impl View {
     pub fn take_gone(&mut self, number: u64, resource: &ResourceId) -> bool {
         let news = self.resources.get(resource).is_none_or(|known| known.number <= number);
         if news {
-            self.resources.remove(resource);
+            let former = self.resources.remove(resource);
+            self.note_prepared(resource, former.as_ref());
             self.free.remove(resource);
             self.gone_resources.insert(number, resource.clone());
             if self.gone_resources.len() > DELTAS_QUEUED_MAX {
@@ -399,6 +231,48 @@ impl View {
         there
     }
 
+    /// The resource that is made ready for a request, by the reports.
+    pub fn made_ready_for(&self, request: &RequestId) -> Option<&ResourceId> {
+        self.preparing.get(request)
+    }
+
+    /// What `former` was made ready for, it is not any more, unless it still is.
+    fn note_prepared(&mut self, id: &ResourceId, former: Option<&Seen>) {
+        let Some(request) = former.and_then(Seen::made_ready_for) else { return };
+        let still = self.resources.get(id).and_then(Seen::made_ready_for) == Some(request);
+        if !still && self.preparing.get(request) == Some(id) {
+            self.preparing.remove(request);
+        }
+    }
+
+    /// Those of its resources whose device another worker has leased, and which worker.
+    pub fn elsewhere(&self) -> &BTreeMap<ResourceId, NodeName> {
+        &self.elsewhere
+    }
+
+    /// Sets those of its resources whose device another worker has leased. True when that frees one or takes one out.
+    pub fn set_elsewhere(&mut self, elsewhere: BTreeMap<ResourceId, NodeName>) -> bool {
+        if self.elsewhere == elsewhere {
+            return false;
+        }
+        let former = std::mem::replace(&mut self.elsewhere, elsewhere);
+        let touched: BTreeSet<ResourceId> = former.into_keys().chain(self.elsewhere.keys().cloned()).collect();
+        for id in &touched {
+            if let Some(seen) = self.resources.get_mut(id) {
+                seen.elsewhere = self.elsewhere.get(id).cloned();
+                self.note_room(id);
+            }
+        }
+        true
+    }
+
+    /// An answer has told what a holder needs to reach a device, ahead of the reports up to its number.
+    pub fn answered_environment(&mut self, number: u64, resource: &ResourceId, environment: BTreeMap<String, String>) {
+        if let Some(seen) = self.resources.get_mut(resource).filter(|_| number > self.number) {
+            seen.environment = environment;
+        }
+    }
+
     /// A seat that is free alone is free to share too, so this is where either kind is looked for.
     fn note_room(&mut self, id: &ResourceId) {
         if self.resources.get(id).is_some_and(|seen| seen.could_take(Mode::Shared)) {
@@ -410,7 +284,8 @@ impl View {
 
     fn seen(&self, report: ResourceReport, number: u64, now: RunTime) -> Seen {
         let id = report.id.clone();
-        let mut seen = Seen { number, ..Seen::of(report, now) };
+        let elsewhere = self.elsewhere.get(&id).cloned();
+        let mut seen = Seen { number, elsewhere, ..Seen::of(report, now) };
         for (lease, told) in self.told.iter().filter(|(_, told)| told.number > number) {
             seen.show(&id, lease, told);
         }
@@ -447,7 +322,7 @@ mod tests {
     fn report(id: &str) -> ResourceReport {
         ResourceReport {
             id: id.parse().unwrap(),
-            labels: Labels::new(),
+            labels: Default::default(),
             max_shared: 1,
             fence: Fence(0),
             grantable: true,
@@ -458,6 +333,7 @@ mod tests {
             device: None,
             environment: Default::default(),
             identity: None,
+            prepared_ms: 0,
             leases: Vec::new(),
         }
     }

@@ -100,7 +100,7 @@ impl FrontState {
     pub(super) fn request_now(&self, id: &RequestId) -> Option<RequestNow> {
         let request = self.requests.get(id)?.clone();
         let first = self.mirrors.get(id).unwrap_or(id);
-        let open = self.fleet.get(first).filter(|open| open.waits);
+        let open = self.fleet.get(first).filter(|open| open.waits || self.is_made_ready_for(open));
         let waiting = open.map(|open| {
             let now = self.around.clock.now();
             let position = self.fleet.pool().position(first).unwrap_or(1);
@@ -116,9 +116,13 @@ impl FrontState {
         let now = self.around.clock.now();
         let show = |(id, request): (&RequestId, &Request<FirstGrant>)| {
             let first = self.mirrors.get(id).unwrap_or(id);
-            let waiting = self.fleet.get(first).filter(|open| open.waits).map(|open| {
+            let preparing = |open: &Open| self.is_made_ready_for(open);
+            let waiting = self.fleet.get(first).filter(|open| open.waits || preparing(open)).map(|open| {
                 let key = (open.ask.target.to_string(), open.ask.mode);
-                let reason = *reasons.entry(key).or_insert_with(|| self.waits_for(open, now));
+                let reason = match preparing(open) {
+                    true => (Some(WaitingFor::Preparing), None),
+                    false => *reasons.entry(key).or_insert_with(|| self.waits_for(open, now)),
+                };
                 self.waiting_now(open, positions.get(first).copied().unwrap_or(1), reason, now)
             });
             (id.clone(), RequestNow { request: request.clone(), waiting })
@@ -142,9 +146,19 @@ impl FrontState {
         }
     }
 
+    /// True when a device is made ready for it at the worker that it is out at, by that worker's reports.
+    fn is_made_ready_for(&self, open: &Open) -> bool {
+        let Some((worker, _)) = open.out_at() else { return false };
+        let view = self.workers.get(worker).filter(|worker| worker.takes_requests()).and_then(|it| it.view.as_ref());
+        view.is_some_and(|view| view.made_ready_for(&open.ask.id).is_some())
+    }
+
     /// What one by selector waits for: a lease to end if there is one among its matches, with the earliest of their
     /// deadlines. Workers that are away have nothing to say about that.
     fn waits_for(&self, open: &Open, now: Now) -> (Option<WaitingFor>, Option<RunTime>) {
+        if self.is_made_ready_for(open) {
+            return (Some(WaitingFor::Preparing), None);
+        }
         let Target::Select(selector) = &open.ask.target else { return (None, None) };
         let requester = open.ask.requester.through(&self.around.name);
         let wish = wish(&open.ask, selector, &requester);
@@ -178,6 +192,9 @@ fn waiting_for(seen: &Seen, wish: &Wish<'_>, now: RunTime) -> (WaitingFor, Optio
             _ => WaitingFor::Absent,
         };
         return (why, device.until.filter(|until| *until > now));
+    }
+    if seen.elsewhere.is_some() && seen.held.is_empty() {
+        return (WaitingFor::Absent, None);
     }
     if seen.could_take(wish.mode) && !seen.lets_in(wish, now) {
         return (WaitingFor::Booked, seen.window.as_ref().map(|window| window.ends_at));

@@ -164,7 +164,8 @@ impl DeskState {
             Origin::Gateway { .. } => Watcher::Gateway(reply),
         };
         self.watchers.insert(id.clone(), vec![watcher]);
-        let waiter = self.newcomer(&ask, proposal(&ask, origin));
+        let not_on = if let Origin::Gateway { not_on, .. } = &origin { not_on.clone() } else { None };
+        let waiter = Waiter { not_on, ..self.newcomer(&ask, proposal(&ask, &origin)) };
         self.requests.stands_for(&id, waiter.proposal.fingerprint);
         match &ask.target {
             Target::Resource(address) => match self.resolve(address) {

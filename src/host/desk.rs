@@ -18,6 +18,7 @@ use super::directory::Directory;
 #[cfg(test)]
 use super::directory::{Entry, Life};
 use super::drift::Drift;
+use super::elsewhere::Elsewhere;
 use super::execs::Execs;
 use super::gateway_link::GatewayLink;
 use super::jobs::Jobs;
@@ -96,6 +97,8 @@ pub struct DeskState {
     /// Sees the devices that come and go; none where none can.
     pub(super) watcher: Option<adb::Watcher>,
     pub(super) link: GatewayLink,
+    /// What other workers have leased.
+    pub(super) elsewhere: Elsewhere,
     /// When the next window of each resource begins or ends, on wall time.
     pub(super) edges: Schedule<ResourceId, Timestamp>,
     /// Where the bookings and holds are.
@@ -201,6 +204,7 @@ impl Actor for Desk {
             jobs: Jobs::new(arguments.hands),
             watcher: None,
             link,
+            elsewhere: Elsewhere::default(),
             edges,
             index,
             monitor: arguments.monitor,
@@ -277,6 +281,10 @@ impl Actor for Desk {
             DeskMessage::ExecEnded(run, end) => state.exec_ended(&run, &end),
             DeskMessage::ToolGone(resource) => state.tool_gone(&resource),
             DeskMessage::Link(now) => state.link(now),
+            DeskMessage::Elsewhere(leased, reply) => {
+                state.leased_elsewhere(leased);
+                state.say(reply, Ok(()));
+            }
             DeskMessage::DrainWorker(drained, reply) => state.drain_worker(drained, reply),
             DeskMessage::Check(reply) => state.check(reply),
             DeskMessage::Checked(found) => state.checked(found),

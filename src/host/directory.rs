@@ -12,6 +12,7 @@ use super::open::Parked;
 use super::resource::ResourceMessage;
 use crate::admission::resource::{Change, Command, DeviceChange, NodeNow, ResourceState, Task, Work, apply};
 use crate::clock::RunTime;
+use crate::model::time::remaining;
 use crate::model::{
     Code, DeviceFacts, Driver, HookKind, Labels, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector,
 };
@@ -39,6 +40,12 @@ pub(super) struct Entry {
     pub(super) lease_driver: Arc<Driver>,
     /// What its driver knows of the device.
     pub(super) facts: Arc<DeviceFacts>,
+    /// Why its driver does not see the device.
+    pub(super) unseen: Option<Arc<str>>,
+    /// When the claim that is on it, or was last, began.
+    pub(super) claimed_at: Option<Timestamp>,
+    /// How long its device was made ready for its latest lease.
+    pub(super) prepared: Duration,
     /// False when it is no longer in the lab file and only waits for its leases to end.
     pub(super) grantable: bool,
     /// As its actor last said it is, or as the database holds it.
@@ -117,6 +124,9 @@ impl Directory {
             given: spec.labels.clone(),
             lease_driver: Arc::clone(&spec.driver),
             facts: Arc::default(),
+            unseen: None,
+            claimed_at: None,
+            prepared: Duration::ZERO,
             grantable,
             state,
             life: Life::Idle,
@@ -163,7 +173,18 @@ impl Directory {
     pub(super) fn apply(&mut self, id: &ResourceId, change: Change) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         match &change {
-            Change::Granted { lease, .. } => drop(self.leases.insert(lease.id.clone(), id.clone())),
+            Change::Granted { lease, .. } => {
+                let of_claim = entry.state.device.fence == lease.fence;
+                let claimed_at = entry.claimed_at.take().filter(|_| of_claim);
+                entry.prepared = claimed_at.map(|at| remaining(at, lease.granted_at)).unwrap_or_default();
+                self.leases.insert(lease.id.clone(), id.clone());
+            }
+            Change::Device(DeviceChange::Work { work, .. }) => match work {
+                Work::Preparing(claim) => entry.claimed_at = Some(claim.at),
+                // The lease comes next, in the same batch.
+                Work::None => {}
+                Work::Resetting(_) | Work::Quarantined(_) => entry.claimed_at = None,
+            },
             Change::Ended { lease, .. } => drop(self.leases.remove(&lease.id)),
             _ => {}
         }

@@ -135,7 +135,11 @@ impl GatewayLink {
 impl DeskState {
     /// The uplink says how its link is.
     pub(super) fn link(&mut self, said: LinkNow) {
-        let (moved, turned) = self.link.take(said, self.clock.now().run);
+        let now = self.clock.now().run;
+        let (moved, turned) = self.link.take(said, now);
+        if said == LinkNow::Down {
+            self.elsewhere_unheard(now);
+        }
         for resource in moved {
             self.set_wake(&resource);
         }

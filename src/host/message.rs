@@ -160,6 +160,8 @@ pub enum Origin {
         attempt: u32,
         /// What the requester's key stands for at the gateway.
         fingerprint: crate::model::Fingerprint,
+        /// The device that could not be made ready for the request before.
+        not_on: Option<ResourceId>,
     },
 }
 
@@ -278,6 +280,8 @@ pub enum DeskMessage {
         /// The resource as it then is, and as it is reported.
         reply: RpcReplyPort<Said<(ResourceNow, ResourceReport)>>,
     },
+    /// The gateway's word: of these resources another worker has leased the device, of no others.
+    Elsewhere(BTreeMap<ResourceId, NodeName>, RpcReplyPort<Said<()>>),
     /// From a job: it has ended, or is gone because it was told to stop.
     JobEnded(ResourceId, Task, Outcome),
     /// From a driver: it sees the device of a resource, or does not see it any more.

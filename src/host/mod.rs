@@ -11,6 +11,7 @@ mod calendar_index;
 pub mod desk;
 mod directory;
 mod drift;
+mod elsewhere;
 pub mod exec;
 pub mod execs;
 mod gateway_link;

@@ -11,7 +11,7 @@ use super::directory::Entry;
 use super::message::FirstGrant;
 use super::reporter::Subscription;
 use super::settle::chosen;
-use crate::admission::resource::{Change, DeviceChange};
+use crate::admission::resource::{Change, Claim, DeviceChange};
 use crate::admission::{Request, RequestState, Waiter};
 use crate::clock::{Now, RunTime};
 use crate::limits::SETTLED_ROWS_MAX;
@@ -57,7 +57,7 @@ impl DeskState {
         let mut fingerprint = request.fingerprint;
         let outcome = match &request.state {
             RequestState::Open => return None,
-            RequestState::Granted(FirstGrant { lease, expires_at, labels, .. }) => {
+            RequestState::Granted(FirstGrant { lease, expires_at, labels, environment, .. }) => {
                 fingerprint = Some(lease.fingerprint);
                 let left = now.run_at(*expires_at, lease.ttl).left(now.run);
                 SettledOutcome::Granted {
@@ -65,6 +65,7 @@ impl DeskState {
                     lease: LeaseRow::new(lease, left),
                     expires_at: *expires_at,
                     labels: labels.clone(),
+                    environment: environment.clone(),
                 }
             }
             RequestState::Failed(refusal) => SettledOutcome::Failed(refusal.clone()),
@@ -236,6 +237,7 @@ fn device_report(entry: &Entry, now: Now) -> Option<DeviceReport> {
         state: device.state_alone(),
         reason: device.reason().map(|reason| reason.chars().take(REASON_CHARS_MAX).collect()),
         ends_in_ms: ends.map(|until| whole_ms(until.left(now.run))),
+        request: device.claim().filter(|claim| claim.of.holder.via.is_some()).and_then(Claim::request).cloned(),
     })
 }
 
@@ -264,6 +266,7 @@ pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
         device: device_report(entry, now),
         environment: entry.facts.environment.clone(),
         identity: entry.facts.identity.clone(),
+        prepared_ms: whole_ms(entry.prepared),
         leases: state.held.iter().map(|held| LeaseRow::new(&held.lease, held.deadline.left(now.run))).collect(),
     }
 }

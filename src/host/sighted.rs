@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::desk::{DeskState, OpKind};
+use super::desk::DeskState;
 use super::directory::Entry;
 use super::message::DeskMessage;
-use crate::admission::resource::{Command, Reply, Work};
+use crate::admission::resource::{Reply, Work};
 use crate::driver::Sighting;
 use crate::driver::adb::{AdbProgram, Watcher};
 use crate::model::{AdbDevice, DeviceFacts, DriverKind, Labels, ResourceId, ResourceSpec};
@@ -13,15 +13,17 @@ use crate::model::{AdbDevice, DeviceFacts, DriverKind, Labels, ResourceId, Resou
 impl DeskState {
     /// A driver says how it sees the device of a resource.
     pub(super) fn sighted(&mut self, resource: &ResourceId, sighting: Sighting) {
-        let command = match sighting {
+        let unseen = match sighting {
             Sighting::Present(facts) => {
-                let identity = facts.identity.clone();
                 self.learn(resource, facts);
-                Command::Sighted { absent: None, identity }
+                None
             }
-            Sighting::Absent(why) => Command::Sighted { absent: Some(why.into()), identity: None },
+            Sighting::Absent(why) => Some(why.into()),
         };
-        self.send(resource, OpKind::Sighted, command);
+        if let Some(entry) = self.directory.get_mut(resource) {
+            entry.unseen = unseen;
+        }
+        self.say_presence(resource);
     }
 
     /// Watches the devices of the resources that there are. One that is in use stays the device that it is.
@@ -54,7 +56,11 @@ impl DeskState {
     pub(super) fn expect_device(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
         let seen = !matches!(entry.spec.driver.kind, DriverKind::Adb(_));
-        entry.state.device.absent = (!seen).then(|| "not seen by the adb server yet".into());
+        entry.unseen = (!seen).then(|| "not seen by the adb server yet".into());
+        let absent = self.absence_of(resource);
+        if let Some(entry) = self.directory.get_mut(resource) {
+            entry.state.device.absent = absent;
+        }
         self.report_resource(resource);
     }
 
@@ -79,10 +85,11 @@ impl DeskState {
         }
     }
 
-    /// A resource has taken in how its driver sees the device. What could not be written is said again by the driver.
+    /// A resource has taken in whether its device is there. What could not be written is said again.
     pub(super) fn sighting_settled(&mut self, resource: &ResourceId, reply: &Reply) {
         if let Reply::Refused(refusal) = reply {
-            tracing::warn!(%resource, %refusal, "that a device has come or gone was not written");
+            tracing::warn!(%resource, %refusal, "that a device has come or gone was not written; it is said again");
+            self.say_presence_again(resource);
         }
     }
 }

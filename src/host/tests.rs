@@ -82,7 +82,7 @@ impl Bench {
         let fingerprint = ask.fingerprint();
         self.send(|reply| DeskMessage::Request {
             ask: Box::new(ask),
-            origin: Origin::Gateway { attempt, fingerprint },
+            origin: Origin::Gateway { attempt, fingerprint, not_on: None },
             reply,
         })
     }

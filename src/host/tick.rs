@@ -37,6 +37,7 @@ impl DeskState {
         for resource in self.retries.due(now.run) {
             self.serve(&resource);
         }
+        self.end_elsewhere(now.run);
         self.check_devices(now.run);
         self.give_up_due(now.run);
         if self.returning.until().is_some_and(|until| until <= now.run) {
@@ -105,6 +106,7 @@ impl DeskState {
             retries,
             attention,
             self.jobs.next(),
+            self.elsewhere.next(),
             self.returning.until(),
             self.monitor.next(),
             Some(now + TICK_MAX),

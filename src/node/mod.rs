@@ -25,7 +25,7 @@ use futures_util::future::join_all;
 
 use crate::clock::Clock;
 use crate::config::Lab;
-use crate::driver::Guard;
+use crate::driver::{Guard, Hands};
 use crate::link::Udp;
 use crate::model::{NodeName, NodeRole};
 
@@ -38,11 +38,13 @@ pub struct Surroundings {
     pub udp: Udp,
     /// Guards what they run; none for the program of this process.
     pub guard: Option<Guard>,
+    /// Does what is to be done on devices; the drivers of the lab file when there is none.
+    pub hands: Option<Arc<dyn Hands>>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { clock: Clock::system(), udp: Udp::default(), guard: None }
+        Self { clock: Clock::system(), udp: Udp::default(), guard: None, hands: None }
     }
 }
 

@@ -32,6 +32,10 @@ pub(super) async fn start(
         Some(guard) => guard.clone(),
         None => Guard::of_this_process().map_err(|source| StartError::Guard { node: node.name.clone(), source })?,
     };
+    let hands = match &around.hands {
+        Some(hands) => Arc::clone(hands),
+        None => Arc::new(Drivers { programs: Arc::new(Programs::new(guard.clone())) }),
+    };
     let arguments = HostArguments {
         name: node.name.clone(),
         database: node.directory.join("berth.db"),
@@ -39,7 +43,7 @@ pub(super) async fn start(
         gateway: lab.gateway.as_ref().map(|gateway| gateway.name.clone()),
         rules: lab.rules.clone(),
         tickets: TicketKey::new(&node.identity.derive("waiting ticket")),
-        hands: Arc::new(Drivers { programs: Arc::new(Programs::new(guard.clone())) }),
+        hands,
         clock: around.clock.clone(),
     };
     let failed = |source| StartError::Host { node: node.name.clone(), source };

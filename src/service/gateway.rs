@@ -28,7 +28,7 @@ use crate::gateway::message::{
 };
 use crate::gateway::registrar::Registrar;
 use crate::gateway::waiting::{Proof, RequestNow};
-use crate::limits::{NO_WAIT_ANSWER_BOUND, WAITERS_MAX};
+use crate::limits::{ACQUIRE_BOUND, WAITERS_MAX};
 use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
     Role, Selector, WaitPolicy,
@@ -77,8 +77,8 @@ impl GatewayService {
     }
 
     fn lease_view(&self, lease: &FleetLease) -> LeaseView {
-        LeaseView::new(&lease.lease, lease.deadline, &lease.labels, self.clock.now())
-            .through(&lease.worker, lease.id.clone())
+        let view = LeaseView::new(&lease.lease, lease.deadline, &lease.labels, self.clock.now());
+        LeaseView { environment: lease.environment.clone(), ..view.through(&lease.worker, lease.id.clone()) }
     }
 
     fn request_view(&self, id: RequestId, now: RequestNow) -> RequestView {
@@ -114,7 +114,7 @@ impl GatewayService {
     /// Stands in a waiting room, or takes what is free.
     async fn join(&self, ask: Ask) -> Result<Acquired, Refusal> {
         let id = ask.id.clone();
-        match ask_actor(&self.front, NO_WAIT_ANSWER_BOUND, |reply| FrontMessage::Join(ask, reply)).await {
+        match ask_actor(&self.front, ACQUIRE_BOUND, |reply| FrontMessage::Join(ask, reply)).await {
             Some(joined) => Ok(match joined? {
                 Joined::Granted(lease) => Acquired::Active { lease: Box::new(self.lease_view(&lease)) },
                 Joined::Pending(Place { resource, mode, position, ticket, .. }) => {
@@ -178,7 +178,7 @@ impl GatewayService {
             id: resource.id.clone(),
             labels: seen.labels.clone(),
             state: seen.device(),
-            reason: seen.device.as_ref().and_then(|device| device.reason.clone()),
+            reason: seen.reason(),
             until: until.map(|until| self.clock.now().wall_at(until)),
             failure: None,
             fence: seen.fence,
@@ -197,7 +197,7 @@ impl Coordinator for GatewayService {
         if ask.wait == WaitPolicy::JoinWaitingRoom {
             return self.join(ask).await;
         }
-        let (id, bound) = (ask.id.clone(), NO_WAIT_ANSWER_BOUND);
+        let (id, bound) = (ask.id.clone(), ACQUIRE_BOUND);
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
         match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
             Some(Ok(Asked::Granted(lease))) => active(self.lease_view(&lease)),
@@ -279,9 +279,8 @@ impl Coordinator for GatewayService {
 
     async fn renew(&self, caller: &Caller, id: &LeaseId, ask: RenewAsk) -> Result<Renewed, Refusal> {
         let (id, caller) = (id.clone(), caller.clone());
-        let lease = self.ask(|reply| FrontMessage::Renew { id, caller, ask, reply }).await??;
-        // A device without a driver has nothing to tell.
-        Ok(Renewed { lease: self.lease_view(&lease), notices: Vec::new() })
+        let renewed = self.ask(|reply| FrontMessage::Renew { id, caller, ask, reply }).await??;
+        Ok(Renewed { lease: self.lease_view(&renewed.lease), notices: renewed.notices })
     }
 
     async fn release(&self, caller: &Caller, id: &LeaseId, fence: Option<Fence>) -> Result<Released, Refusal> {

@@ -9,7 +9,8 @@
 //!   Answer: `granted` or `refused`. By selector there is no waiting: what cannot be granted now is refused. By name the
 //!   request may wait there ([`Wait`]): answer `waiting`. How such a wait ends comes as a report, never as a late answer.
 //!   What a refusal's code makes the gateway do with a request by selector: `NO_CAPACITY`, `RESOURCE_BOOKED` and
-//!   `QUEUE_FULL` put it back into the queue, and this worker is asked again when it reports room;
+//!   `QUEUE_FULL` put it back into the queue, and this worker is asked again when it reports room; so does the first
+//!   `DEVICE_FAILED`, where there is another match;
 //!   `NO_MATCHING_RESOURCE` rules the worker out until its resources change. By either: `STOPPING` counts as not sent, and any
 //!   other code ends the request with it. By name a worker without room says `RESOURCE_UNAVAILABLE` at the door `acquire` and
 //!   `NO_CAPACITY` at the door `request`, and `UNKNOWN_RESOURCE` for what it does not have.
@@ -25,22 +26,26 @@
 //! - [`Call::Room`] asks for a waiting room, takes an unattended waiter out, drains a resource ([`room`](super::room)).
 //!   Answer: `room` or `refused`.
 //! - [`Call::DrainWorker`] takes the whole worker out, or brings it back; the worker stores it. Answer: `drained`.
+//! - [`Call::Elsewhere`] names the resources whose device another worker has leased, all that there are. The worker holds
+//!   these absent, in memory only, until it is told another list, until 60 s after the link was lost unless the next link says
+//!   it again, or until it starts anew. A new link begins with nothing told. Answer: `elsewhere`.
 //! - [`Call::Renew`], [`Call::Release`] name a lease by the worker's own id. Only leases that this gateway asked for
 //!   can be named. Answers: `renewed`, `released`, `refused`.
 //! - [`Call::Calendar`] asks for bookings and holds ([`calendar`](super::calendar)). Who asks is one of this gateway's own
 //!   requesters; any other is refused. Answer: `calendar` or `refused`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::calendar::{CalendarAnswer, CalendarCall};
-use super::report::LeaseRow;
+use super::report::{LeaseRow, is_zero};
 use super::requests::Place;
 use super::room::{RoomAnswer, RoomAsk};
 use crate::model::{
-    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, LeftOut, Mode, Note, Notice, Priority, Refusal,
-    RequestId, Requester, Target, Ticket,
+    ChosenLeaseId, Door, Fence, Fingerprint, IdempotencyKey, LeaseId, LeftOut, Mode, NodeName, Note, Notice, Priority,
+    Refusal, RequestId, Requester, ResourceId, Target, Ticket,
 };
 
 /// A call with its correlation id, which the gateway never uses twice on one link.
@@ -116,6 +121,11 @@ pub enum Call {
         /// Which of the two.
         drained: bool,
     },
+    /// Of these resources another worker has leased the device; of no others.
+    Elsewhere {
+        /// With which worker that is; at most [`ELSEWHERE_MAX`](crate::limits::ELSEWHERE_MAX).
+        resources: BTreeMap<ResourceId, NodeName>,
+    },
 }
 
 /// A lease request, one attempt on one worker.
@@ -162,6 +172,9 @@ pub struct Dispatch {
     /// What the caller left to the node; an unattended waiter that asks again keeps it as it was.
     #[serde(default)]
     pub left_out: LeftOut,
+    /// The device of the worker's that could not be made ready for it before; it is not given that one again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_on: Option<ResourceId>,
 }
 
 /// Whether a dispatch waits at the worker. Only one by name may.
@@ -216,6 +229,8 @@ pub enum Answer {
     Room(RoomAnswer),
     /// Whether the whole worker is out.
     Drained(bool),
+    /// What is leased elsewhere is held back.
+    Elsewhere,
     /// What a calendar has answered, packed.
     Calendar(CalendarAnswer),
     /// No.
@@ -237,6 +252,7 @@ impl Answer {
             | Answer::Released { .. }
             | Answer::Room(_)
             | Answer::Drained(_)
+            | Answer::Elsewhere
             | Answer::Calendar(_)
             | Answer::Refused(_) => {}
         }
@@ -248,7 +264,7 @@ impl Answer {
 #[serde(rename_all = "camelCase")]
 pub struct Granted {
     /// The resource.
-    pub resource: crate::model::ResourceId,
+    pub resource: ResourceId,
     /// The lease.
     pub lease: LeaseRow,
     /// How long the worker had the call before it answered, in ms: a device may have been made ready meanwhile. What the
@@ -258,9 +274,62 @@ pub struct Granted {
     /// What happened to the device since the lease was renewed last; with a renewal only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
+    /// What a holder needs to reach the device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_zero(ms: &u64) -> bool {
-    *ms == 0
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LeaseRecord;
+
+    /// How long a lease of 60 s has to run whose worker says so, and which is answered so long after it was asked for.
+    fn left(left: Duration, worked: Duration, after: Duration) -> Duration {
+        let resource: ResourceId = "board".parse().unwrap();
+        let target = Target::Resource("board".parse().unwrap());
+        let lease = LeaseRecord {
+            id: "lse_1".parse().unwrap(),
+            request_id: RequestId::generate(),
+            resource_id: resource.clone(),
+            mode: Mode::Exclusive,
+            holder: "gw:gateway:ci".parse().unwrap(),
+            granted_at: jiff::Timestamp::UNIX_EPOCH,
+            renewed_at: jiff::Timestamp::UNIX_EPOCH,
+            ttl: Duration::from_secs(60),
+            fence: Fence(1),
+            note: None,
+            id_chosen_by_requester: false,
+            idempotency_key: None,
+            fingerprint: Fingerprint::of(&target, Mode::Exclusive, None),
+            asked_ttl: None,
+        };
+        let worked_ms = u64::try_from(worked.as_millis()).unwrap_or(u64::MAX);
+        let mut answer = Answer::Granted(Granted {
+            resource: resource.clone(),
+            lease: LeaseRow::new(&lease, left),
+            worked_ms,
+            notices: Vec::new(),
+            environment: BTreeMap::new(),
+        });
+        answer.age(after);
+        let Answer::Granted(granted) = answer else { unreachable!() };
+        granted.lease.into_lease(&resource).1
+    }
+
+    #[test]
+    fn a_lease_is_not_shorter_for_the_time_in_which_its_device_was_made_ready() {
+        let s = Duration::from_secs;
+        assert_eq!(left(s(60), s(0), s(2)), s(58), "the answer may have been on its way for all of it");
+        assert_eq!(left(s(60), s(60), s(62)), s(58));
+        assert_eq!(left(s(60), s(60), s(60)), s(60));
+    }
+
+    #[test]
+    fn no_worker_makes_a_lease_last_longer_than_its_width_from_now() {
+        let s = Duration::from_secs;
+        assert_eq!(left(s(60), Duration::MAX, s(5)), s(60), "it says that it has worked for ever");
+        assert_eq!(left(s(9_999), s(0), s(5)), s(60), "it says that more is left than there was");
+        assert_eq!(left(s(60), s(0), Duration::MAX), s(0));
+    }
 }

@@ -182,8 +182,17 @@ pub struct ResourceReport {
     /// What tells the device from every other, where its driver can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<DeviceIdentity>,
+    /// How long its device was made ready for its latest lease, in ms: the worker had the request at least so long before
+    /// that lease began. A gateway that has not got its answer yet reckons with it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prepared_ms: u64,
     /// Its active leases.
     pub leases: Vec<LeaseRow>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+pub(super) fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }
 
 /// Why a device is not granted, beside its leases.
@@ -198,6 +207,9 @@ pub struct DeviceReport {
     /// How long that lasts at the most, as far as anybody can tell, in ms from when the record is made.
     #[serde(default)]
     pub ends_in_ms: Option<u64>,
+    /// The request that it is made ready for, where that came through this gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
 }
 
 /// A window in which only one may lease a resource.
@@ -393,6 +405,7 @@ mod tests {
             device: None,
             environment: BTreeMap::new(),
             identity: None,
+            prepared_ms: 0,
             leases: Vec::new(),
         }
     }

@@ -4,6 +4,8 @@
 //! ids. So a gateway that has started anew knows again who waits, which lease ids and keys are taken, and how a request
 //! ended that was answered before.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +79,9 @@ pub enum SettledOutcome {
         expires_at: Timestamp,
         /// The labels of the resource.
         labels: Labels,
+        /// What its holder needed to reach the device.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        environment: BTreeMap<String, String>,
     },
     /// It got nothing.
     Failed(Refusal),

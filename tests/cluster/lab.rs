@@ -79,7 +79,7 @@ impl Lab {
         // A year in which the certificates that are made now are valid.
         let clock = Clock::tokio(Clock::system().now().wall);
         let weather = Weather::default();
-        let around = Surroundings { clock: clock.clone(), udp: weather.udp(), guard: Some(guard()) };
+        let around = Surroundings { clock: clock.clone(), udp: weather.udp(), guard: Some(guard()), hands: None };
         let nodes = node::start(&file, None, &around).await.unwrap();
         let mut lab = Self { clock, weather, file, nodes, _directory: directory };
         // What was given to the gateway is what a second life of it must have.
@@ -115,7 +115,8 @@ impl Lab {
 
     /// Starts one node again.
     pub async fn restart(&mut self, name: &str) {
-        let around = Surroundings { clock: self.clock.clone(), udp: self.weather.udp(), guard: Some(guard()) };
+        let around =
+            Surroundings { clock: self.clock.clone(), udp: self.weather.udp(), guard: Some(guard()), hands: None };
         let name = name.parse().unwrap();
         self.nodes.extend(node::start(&self.file, Some(&name), &around).await.unwrap());
     }

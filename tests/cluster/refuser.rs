@@ -228,7 +228,7 @@ impl Actor for Desk {
                 let (incarnation, waiting, settled) = (u64::MAX, Vec::new(), Vec::new());
                 let _ = reply.send(Subscription { incarnation, number, resources, waiting, settled, reports });
             }
-            DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint }, reply } => {
+            DeskMessage::Request { ask, origin: Origin::Gateway { attempt, fingerprint, .. }, reply } => {
                 state.script.asked.lock().unwrap().push(((*ask).clone(), attempt));
                 let unanswered = Unanswered { ask: *ask, fingerprint, clock: state.clock.clone(), reply };
                 match state.script.answers.lock().unwrap().pop_front() {

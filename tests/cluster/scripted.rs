@@ -77,7 +77,12 @@ impl Scripted {
     }
 
     async fn start_worker(&mut self) {
-        let around = Surroundings { clock: self.clock.clone(), udp: Weather::default().udp(), guard: Some(guard()) };
+        let around = Surroundings {
+            clock: self.clock.clone(),
+            udp: Weather::default().udp(),
+            guard: Some(guard()),
+            hands: None,
+        };
         let name = "rack-1".parse().unwrap();
         self.worker = node::start(&self.file, Some(&name), &around).await.unwrap().pop();
     }
@@ -286,6 +291,7 @@ pub fn dispatch(requester: &str, wait: Wait) -> Dispatch {
         wait,
         ticket: None,
         left_out: LeftOut::default(),
+        not_on: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth::clock::{Now, RunTime};
-use berth::gateway::fleet::{Fleet, Stage};
+use berth::gateway::fleet::{Fleet, Open, Stage};
 use berth::gateway::skips::Why;
 use berth::model::{Ask, Door, LeftOut, Mode, NodeName, RequestId, Selector, Target, WaitPolicy};
 use proptest::prelude::*;
@@ -162,8 +162,8 @@ fn only_those_that_skip_a_worker_are_told_of_its_reports() {
     fleet.skip(&first.id, &worker(false), Why::NoRoom(3), now.run);
     assert!(!fleet.reported(&worker(true), 9, true, |_| true));
     let asked = std::cell::RefCell::new(Vec::new());
-    let fits = |ask: &Ask| {
-        asked.borrow_mut().push(ask.id.clone());
+    let fits = |open: &Open| {
+        asked.borrow_mut().push(open.ask.id.clone());
         true
     };
     assert!(fleet.reported(&worker(false), 9, false, fits));

@@ -11,10 +11,10 @@ use ractor::RpcReplyPort;
 use super::elsewhere::{Kind, Waits};
 use super::fleet::Open;
 use super::front::{FrontState, Watcher};
-use super::history::reason_of;
+use super::history::{is_remembered, reason_of};
 use super::message::{Asked, Joined};
 use crate::admission::resource::Held;
-use crate::model::{Ask, Code, Door, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, Target, WaitPolicy};
+use crate::model::{Ask, Door, LeaseId, NodeName, Refusal, RequestId, ResourceAddress, Target, WaitPolicy};
 use crate::wire::call::Wait;
 use crate::wire::requests::Place;
 
@@ -256,7 +256,7 @@ impl FrontState {
     /// One that waited at a worker ends without a lease.
     pub(super) fn fails_there(&mut self, id: &RequestId, waited: Option<Waits>, refusal: Refusal) {
         self.tell_end_there(id, waited.as_ref(), reason_of(&refusal, false), refusal.code);
-        let keeps_key = refusal.code == Code::QueueTimeout;
+        let keeps_key = is_remembered(refusal.code);
         if keeps_key {
             self.ledger.close(id);
         } else {

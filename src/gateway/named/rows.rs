@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::super::elsewhere::{Kind, Waits};
+use super::super::environment::bounded;
 use super::super::fleet::{Open, Stage};
 use super::super::front::FrontState;
-use super::super::history::reason_of;
+use super::super::history::{is_remembered, reason_of};
 use super::super::message::{FirstGrant, FleetLease};
 use crate::admission::cancel::was_cancelled;
 use crate::clock::RunTime;
@@ -182,7 +183,7 @@ impl FrontState {
                 None => return,
             },
             SettledOutcome::Failed(refusal) => {
-                let keeps_key = refusal.code == Code::QueueTimeout;
+                let keeps_key = is_remembered(refusal.code);
                 (Some(Err(super::ask::outward(refusal.clone(), worker))), keeps_key)
             }
             SettledOutcome::Cancelled => (None, true),
@@ -233,12 +234,16 @@ impl FrontState {
 
     /// A lease as it was granted, from the row of a settled request.
     fn first_of_row(&self, worker: &NodeName, row: &SettledRow) -> Option<FirstGrant> {
-        let SettledOutcome::Granted { resource, lease, expires_at, labels } = &row.outcome else { return None };
+        let SettledOutcome::Granted { resource, lease, expires_at, labels, environment } = &row.outcome else {
+            return None;
+        };
         let (mut record, left) = lease.clone().into_lease(resource);
         record.holder = row.requester.clone();
         let id = self.table.name(worker, &record);
         let deadline = self.around.clock.now().run + left;
-        let lease = FleetLease { id, worker: worker.clone(), lease: record, deadline, labels: labels.clone() };
+        let (worker, labels) = (worker.clone(), labels.clone());
+        let environment = bounded(environment.clone()).0;
+        let lease = FleetLease { id, worker, lease: record, deadline, labels, environment };
         Some(FirstGrant { lease, expires_at: *expires_at })
     }
 }

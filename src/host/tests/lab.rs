@@ -128,7 +128,7 @@ impl Lab {
 
     /// The same as the gateway's, in its first attempt.
     pub(super) fn begin_dispatch(&self, ask: Ask, attempt: u32) -> Receiver<Said<Asked>> {
-        let origin = Origin::Gateway { attempt, fingerprint: ask.fingerprint() };
+        let origin = Origin::Gateway { attempt, fingerprint: ask.fingerprint(), not_on: None };
         self.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin, reply })
     }
 

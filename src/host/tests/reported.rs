@@ -24,7 +24,7 @@ async fn subscribe(lab: &Lab) -> Subscription {
 }
 
 async fn dispatched(lab: &Lab, ask: Ask) -> Result<Asked, Code> {
-    let origin = Origin::Gateway { attempt: 1, fingerprint: ask.fingerprint() };
+    let origin = Origin::Gateway { attempt: 1, fingerprint: ask.fingerprint(), not_on: None };
     said::<Asked>(lab.send(|reply| DeskMessage::Request { ask: Box::new(ask), origin, reply })).await
 }
 

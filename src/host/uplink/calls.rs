@@ -12,7 +12,7 @@ use crate::admission::cancel::was_cancelled;
 use crate::admission::ticket::TicketKey;
 use crate::clock::{Clock, RunTime};
 use crate::host::message::{Asked, DeskMessage, Grant, PendingNow, ReleasedNow, ResourceNow, Said, WaiterNow};
-use crate::limits::{CALL_BOUND, DISPATCH_BOUND, WAITERS_PER_FRAME_MAX};
+use crate::limits::{CALL_BOUND, DISPATCH_BOUND, ELSEWHERE_MAX, WAITERS_PER_FRAME_MAX};
 use crate::link::dial::Streams;
 use crate::link::{LinkError, serve};
 use crate::model::time::{remaining, whole_ms};
@@ -83,6 +83,14 @@ impl Uplink {
                 (DeskMessage::Calendar(Box::new(call), reply), Begun::Calendar(answer))
             }
             Call::Room(ask) => self.room(ask)?,
+            Call::Elsewhere { resources } if resources.len() > ELSEWHERE_MAX => {
+                let why = format!("at most {ELSEWHERE_MAX} at a time");
+                return Err(Refusal::bad_field("elsewhere.resources", why));
+            }
+            Call::Elsewhere { resources } => {
+                let (reply, answer) = port();
+                (DeskMessage::Elsewhere(resources, reply), Begun::Elsewhere(answer))
+            }
             Call::DrainWorker { drained } => {
                 let (reply, answer) = port();
                 (DeskMessage::DrainWorker(drained, reply), Begun::WorkerDrained(answer))
@@ -130,6 +138,7 @@ enum Begun {
     Left(Answered<bool>),
     Drained(Answered<(ResourceNow, ResourceReport)>),
     WorkerDrained(Answered<bool>),
+    Elsewhere(Answered<()>),
     Refused(Refusal),
 }
 
@@ -159,6 +168,7 @@ impl Begun {
                 said(answer, CALL_BOUND, |(_, report)| Answer::Room(RoomAnswer::Resource(report))).await
             }
             Begun::WorkerDrained(answer) => said(answer, CALL_BOUND, Answer::Drained).await,
+            Begun::Elsewhere(answer) => said(answer, CALL_BOUND, |()| Answer::Elsewhere).await,
             Begun::Refused(refusal) => Some((Answer::Refused(refusal), 0)),
         }
     }
@@ -192,6 +202,7 @@ impl Shown {
             lease: LeaseRow::new(&grant.lease, grant.deadline.left(now)),
             worked_ms: whole_ms(now.left(self.begun)),
             notices: grant.notices,
+            environment: grant.environment,
         }
     }
 

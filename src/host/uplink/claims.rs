@@ -30,6 +30,7 @@ impl Uplink {
             wait,
             ticket,
             left_out,
+            not_on,
         } = dispatch;
         of_gateway(&self.gateway, &requester)?;
         if let Target::Resource(address) = &target
@@ -71,7 +72,7 @@ impl Uplink {
             by_admin: admin,
             left_out,
         };
-        Ok((ask, Origin::Gateway { attempt, fingerprint }))
+        Ok((ask, Origin::Gateway { attempt, fingerprint, not_on }))
     }
 
     pub(super) fn bounded(&self, ttl_ms: u64) -> Result<Duration, Refusal> {

@@ -5,17 +5,21 @@ mod claims;
 mod exec;
 mod golden;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use berth::model::{Code, Door, Fence, Fingerprint, LeftOut, Mode, Refusal, Selector, Target, WaitingFor};
+use berth::model::{
+    Code, DeviceIdentity, DeviceState, Door, Fence, Fingerprint, LeftOut, Mode, Notice, NoticeKind, Refusal, Selector,
+    Target, WaitingFor,
+};
 use berth::wire::call::{Answer, AnswerFrame, Call, CallFrame, CallFrameId, Dispatch, Granted, Wait};
 use berth::wire::events::{EventRow, EventsPage};
 use berth::wire::exec::{FromTool, Opened, Opening, ToTool};
 use berth::wire::frame::{FrameError, decode, encode};
 use berth::wire::hello::{Hello, Welcome};
 use berth::wire::report::{
-    Changed, Control, Delta, Digest, LAYOUT, LeaseRow, NextWindow, Part, Report, ResourceReport,
+    Changed, Control, Delta, DeviceReport, Digest, LAYOUT, LeaseRow, NextWindow, Part, Report, ResourceReport,
 };
 use berth::wire::requests::{Place, SettledOutcome, SettledRow, WaitingRow};
 use berth::wire::room::{RoomAnswer, RoomAsk, WaiterRow};
@@ -205,8 +209,31 @@ fn report() -> ResourceReport {
         device: None,
         environment: Default::default(),
         identity: None,
+        prepared_ms: 0,
         leases: vec![row(), bare_row()],
     }
+}
+
+/// A device that an adb server sees, as it is made ready for a request of the gateway's.
+fn device() -> ResourceReport {
+    ResourceReport {
+        device: Some(DeviceReport {
+            state: DeviceState::Preparing,
+            reason: Some("made ready for its next lease".to_owned()),
+            ends_in_ms: Some(60_000),
+            request: Some(sample::request(1)),
+        }),
+        environment: environment(),
+        identity: Some(DeviceIdentity { driver: "adb".to_owned(), serial: "emulator-5554".to_owned() }),
+        prepared_ms: 61_000,
+        leases: vec![],
+        next_window: None,
+        ..report()
+    }
+}
+
+fn environment() -> BTreeMap<String, String> {
+    [("ANDROID_SERIAL".to_owned(), "emulator-5554".to_owned())].into()
 }
 
 fn waiting() -> WaitingRow {
@@ -241,8 +268,9 @@ fn outcomes() -> [SettledOutcome; 3] {
         lease: row(),
         expires_at: Timestamp::from_second(1_767_225_660).unwrap(),
         labels: [(sample::text("os"), sample::text("15"))].into(),
+        environment: environment(),
     };
-    let failed = SettledOutcome::Failed(Refusal::new(Code::QueueTimeout, "not in time"));
+    let failed = SettledOutcome::Failed(Refusal::new(Code::DeviceFailed, "not made ready"));
     [granted, failed, SettledOutcome::Cancelled]
 }
 
@@ -262,6 +290,7 @@ fn reports() -> Vec<Report> {
         Changed::Resource(ResourceReport { leases: vec![], grantable: false, next_window: None, ..report() });
     let changes = [
         resource,
+        Changed::Resource(device()),
         Changed::Waiting(waiting()),
         Changed::Settled(settled(SettledOutcome::Cancelled)),
         Changed::Gone(sample::request(3)),
@@ -307,6 +336,7 @@ fn dispatch() -> Dispatch {
         wait: Wait::Attended { timeout_ms: Some(60_000) },
         ticket: Some(sample::text("e30.e30")),
         left_out: LeftOut { mode: true, ttl: false, priority: false },
+        not_on: None,
     }
 }
 
@@ -327,6 +357,7 @@ fn bare_dispatch() -> Dispatch {
         wait: Wait::Never,
         ticket: None,
         left_out: LeftOut::default(),
+        not_on: Some(sample::text("pixel-8-b")),
         ..dispatch()
     }
 }
@@ -346,7 +377,9 @@ fn calls() -> Vec<Call> {
         Call::Room(RoomAsk::Waiters { resource: sample::text("pixel-8-a"), after: 2_000 }),
         Call::Room(RoomAsk::Leave { resource: sample::text("pixel-8-a"), requester: sample::text("gw:gateway:ci") }),
         Call::Room(RoomAsk::Drain { resource: sample::text("pixel-8-a"), drained: true }),
+        Call::Room(RoomAsk::Clear { resource: sample::text("pixel-8-a") }),
         Call::DrainWorker { drained: false },
+        Call::Elsewhere { resources: [(sample::text("pixel-8-a"), sample::text("rack-2"))].into() },
     ]
     .into_iter()
     .chain(calendar::asks().into_iter().map(|ask| Call::Calendar(calendar::call(ask))))
@@ -376,14 +409,29 @@ fn waiter() -> WaiterRow {
 }
 
 fn answers() -> Vec<Answer> {
-    let granted = || Granted { resource: sample::text("pixel-8-a"), lease: row(), worked_ms: 0, notices: Vec::new() };
+    let granted = || Granted {
+        resource: sample::text("pixel-8-a"),
+        lease: row(),
+        worked_ms: 0,
+        notices: Vec::new(),
+        environment: BTreeMap::new(),
+    };
+    let made_ready = || Granted { worked_ms: 61_000, environment: environment(), ..granted() };
+    let notice = Notice {
+        at: Timestamp::from_second(1_767_225_600).unwrap(),
+        event: NoticeKind::DeviceUnhealthy,
+        message: "health exited with 1".to_owned(),
+    };
+    let failed = Refusal::new(Code::DeviceFailed, "pixel-8-a could not be made ready").with("resourceId", "pixel-8-a");
     let refusal = Refusal::new(Code::LeaseIdTaken, "lease ID ad-7f3a is already in use").with("leaseId", "ad-7f3a");
     let busy = Refusal::new(Code::QueueFull, "ask again").retry_after(Duration::from_secs(1));
     vec![
         Answer::Granted(granted()),
+        Answer::Granted(made_ready()),
         Answer::Settled(Some(granted())),
         Answer::Settled(None),
         Answer::Renewed(granted()),
+        Answer::Renewed(Granted { notices: vec![notice], ..granted() }),
         Answer::Released { admitted: Some(sample::text("gw:gateway:ci/job-18")) },
         Answer::Waiting(place()),
         Answer::Cancelled,
@@ -391,6 +439,8 @@ fn answers() -> Vec<Answer> {
         Answer::Room(RoomAnswer::Left(true)),
         Answer::Room(RoomAnswer::Resource(ResourceReport { leases: vec![], next_window: None, ..report() })),
         Answer::Drained(true),
+        Answer::Elsewhere,
+        Answer::Refused(failed),
         Answer::Refused(refusal),
         Answer::Refused(busy),
     ]
