@@ -16,7 +16,7 @@ use super::patience::{Pace, Patience};
 use crate::client::{Client, ClientError};
 use crate::clock::{Clock, RunTime};
 use crate::model::time::whole_ms;
-use crate::model::{Code, IdempotencyKey, Refusal, RequestId, Timeout};
+use crate::model::{Code, IdempotencyKey, Refusal, RequestId, Timeout, WaitingFor};
 use crate::service::answers::OneRequest;
 use crate::service::ask::RequestBody;
 use crate::service::views::{LeaseView, RequestState, RequestView};
@@ -218,6 +218,8 @@ impl<'a> Attempt<'a> {
         }
         let position = request.position.map(|position| format!("position {position}"));
         let reason = request.waiting_for.map(|reason| match request.until {
+            // How long a reset takes is told by how long the last one took.
+            Some(at) if reason == WaitingFor::Resetting => format!("{} until about {}", reason.as_str(), until(at)),
             Some(at) => format!("{} until {}", reason.as_str(), until(at)),
             None => reason.as_str().to_owned(),
         });

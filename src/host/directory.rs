@@ -14,7 +14,7 @@ use crate::admission::resource::{Change, Command, DeviceChange, NodeNow, Resourc
 use crate::clock::RunTime;
 use crate::model::time::remaining;
 use crate::model::{
-    Code, DeviceFacts, Driver, HookKind, Labels, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector,
+    Code, DeviceFacts, Driver, HookKind, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector,
 };
 
 /// The resources of a node.
@@ -34,8 +34,8 @@ pub(super) struct Directory {
 pub(super) struct Entry {
     /// Its settings, with the labels that its driver has found.
     pub(super) spec: Arc<ResourceSpec>,
-    /// The labels of the lab file.
-    pub(super) given: Labels,
+    /// The same as the lab file says it; the very same where a driver has found nothing.
+    pub(super) given: Arc<ResourceSpec>,
     /// The driver of the lease that is on it, or was last.
     pub(super) lease_driver: Arc<Driver>,
     /// What its driver knows of the device.
@@ -119,9 +119,10 @@ impl Directory {
             self.leases.insert(held.lease.id.clone(), spec.id.clone());
         }
         self.waiters += state.queue.len();
+        let given = Arc::new(spec.clone());
         let entry = Entry {
-            spec: Arc::new(spec.clone()),
-            given: spec.labels.clone(),
+            spec: Arc::clone(&given),
+            given,
             lease_driver: Arc::clone(&spec.driver),
             facts: Arc::default(),
             unseen: None,

@@ -160,8 +160,8 @@ impl DeskState {
         let Some(entry) = self.directory.get_mut(&id) else { return };
         entry.grantable = true;
         let other_device = entry.spec.driver.kind != spec.driver.kind;
-        entry.given = spec.labels.clone();
-        entry.spec = Arc::new(spec);
+        entry.given = Arc::new(spec);
+        entry.spec = Arc::clone(&entry.given);
         if other_device {
             entry.facts = Arc::default();
             self.expect_device(&id);
@@ -242,8 +242,7 @@ impl DeskState {
 impl Entry {
     /// True when the lab file says nothing new of it.
     fn is_as_in(&self, spec: &ResourceSpec) -> bool {
-        let labels = self.given.clone();
-        ResourceSpec { labels, ..ResourceSpec::clone(&self.spec) } == *spec
+        *self.given == *spec
     }
 
     /// True for one that is not in the lab file any more when nothing is under way on it and nobody holds it or waits for it.

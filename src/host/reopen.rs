@@ -310,8 +310,8 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
         OpKind::Drain { drained, .. } if state.drained == *drained => Reply::Done,
         OpKind::Clear { .. } if !matches!(state.device.work, Work::Quarantined(_)) => Reply::Done,
         OpKind::Drain { .. } | OpKind::Clear { .. } | OpKind::Rewrite => not_done(),
-        // What has become of it is read from the state.
-        OpKind::Worked | OpKind::Sighted => Reply::Done,
+        // It is said again; where it has come to disk it changes nothing then.
+        OpKind::Worked | OpKind::Sighted => not_done(),
         // Nobody was admitted, so that is still to be done.
         OpKind::Serve { admits: true, .. } if state.queue.len() == before.queue.len() => not_done(),
         OpKind::Serve { .. } => Reply::Served(None),

@@ -79,7 +79,7 @@ impl DeskState {
     pub(super) fn merge_labels(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
         let mut labels: Labels = entry.facts.labels.clone();
-        labels.extend(entry.given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        labels.extend(entry.given.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
         if labels != entry.spec.labels {
             entry.spec = Arc::new(ResourceSpec { labels, ..ResourceSpec::clone(&entry.spec) });
         }
