@@ -14,7 +14,8 @@ use crate::admission::resource::{Change, Command, DeviceChange, NodeNow, Resourc
 use crate::clock::RunTime;
 use crate::model::time::remaining;
 use crate::model::{
-    Code, DeviceFacts, Driver, HookKind, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec, Selector,
+    Code, DeviceFacts, Driver, DriverKind, HookKind, LeaseId, Mode, Nearness, Refusal, ResourceId,
+    ResourceSpec, Selector,
 };
 
 /// The resources of a node.
@@ -277,10 +278,20 @@ impl Directory {
 
 impl Entry {
     /// The driver that a task is for: what belongs to a lease ends as it began, and a device in quarantine is tried as the lab
-    /// file says now.
+    /// file says now, if it is still the same device.
     pub(super) fn driver_of(&self, task: &Task) -> &Arc<Driver> {
         let of_lease = matches!(task.hook, HookKind::Prepare | HookKind::Reset) && task.tries.is_none();
-        if of_lease { &self.lease_driver } else { &self.spec.driver }
+        if of_lease || self.kind() != &self.spec.driver.kind { &self.lease_driver } else { &self.spec.driver }
+    }
+
+    /// What its device is: while somebody has it what it was leased as, whatever the lab file says meanwhile.
+    pub(super) fn kind(&self) -> &DriverKind {
+        if self.is_in_use() { &self.lease_driver.kind } else { &self.spec.driver.kind }
+    }
+
+    /// True while somebody has its device, or leaves it as it was before.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.state.held.is_empty() || self.state.device.work != Work::None
     }
 
     /// True when something looks at its device again and again.

@@ -159,9 +159,14 @@ impl DeskState {
         let id = spec.id.clone();
         let Some(entry) = self.directory.get_mut(&id) else { return };
         entry.grantable = true;
-        let other_device = entry.spec.driver.kind != spec.driver.kind;
+        // One that is in use stays the device that it is, until the resource itself says that it is left.
+        let in_use = entry.is_in_use();
+        let other_device = entry.spec.driver.kind != spec.driver.kind && !in_use;
         entry.given = Arc::new(spec);
         entry.spec = Arc::clone(&entry.given);
+        if !in_use {
+            entry.lease_driver = Arc::clone(&entry.spec.driver);
+        }
         if other_device {
             entry.facts = Arc::default();
             self.expect_device(&id);

@@ -11,7 +11,7 @@ use super::pump::mode_of;
 use super::read::{grant, resource_now};
 use super::reported::{add_rows, has_windows, is_reported, report};
 use crate::admission::cancel::unknown_request;
-use crate::admission::resource::{Change, Departure, Held, Reply};
+use crate::admission::resource::{Change, Departure, DeviceChange, Held, Reply};
 use crate::admission::{Speaker, Waiter};
 use crate::clock::Now;
 use crate::model::{Authority, ChosenLeaseId, Code, LeaseId, Refusal, RequestId, Requester, ResourceId, Target};
@@ -49,7 +49,7 @@ impl DeskState {
     fn adopt(&mut self, resource: &ResourceId, changes: Vec<Change>, mut shown: bool) {
         let (mut told, mut rows) = (Vec::new(), Vec::new());
         let was_shared = self.directory.get(resource).is_some_and(is_shared_now);
-        let mut holders_changed = false;
+        let (mut holders_changed, mut is_another) = (false, false);
         for change in changes {
             if change.is_durable()
                 && !matches!(change, Change::Violated { .. })
@@ -63,6 +63,10 @@ impl DeskState {
             add_rows(resource, &change, &mut rows);
             holders_changed |= matches!(change, Change::Granted { .. } | Change::Ended { .. } | Change::Drained { .. });
             self.directory.apply(resource, change.clone());
+            if let Change::Device(DeviceChange::Identity(None)) = &change {
+                is_another = true;
+                self.forget_device(resource);
+            }
             if let Change::Calendar(change) = &change {
                 self.index.take(change);
             }
@@ -87,6 +91,10 @@ impl DeskState {
         self.set_wake(resource);
         self.look_after(resource);
         self.pin_device(resource);
+        if is_another {
+            self.watch_devices();
+            self.ask_for_device(resource);
+        }
         if shown {
             self.report_resource(resource);
         }

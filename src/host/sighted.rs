@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use super::desk::DeskState;
-use super::directory::Entry;
+use super::directory::{Entry, Life};
 use super::message::DeskMessage;
-use crate::admission::resource::{Reply, Work};
+use crate::admission::resource::{Reply, unseen};
 use crate::driver::Sighting;
 use crate::driver::adb::{AdbProgram, Watcher};
-use crate::model::{AdbDevice, DeviceFacts, DriverKind, Labels, ResourceId, ResourceSpec};
+use crate::model::{AdbDevice, AdbWhich, DeviceFacts, DriverKind, Labels, ResourceId, ResourceSpec};
 
 impl DeskState {
     /// A driver says how it sees the device of a resource.
     pub(super) fn sighted(&mut self, resource: &ResourceId, sighting: Sighting) {
+        if self.directory.get(resource).is_none_or(|entry| !entry.may_be(&sighting)) {
+            // It was said before the driver heard what the resource stands for now.
+            return;
+        }
         let unseen = match sighting {
             Sighting::Present(facts) => {
                 self.learn(resource, facts);
@@ -55,13 +59,35 @@ impl DeskState {
     /// Nothing is known of a device before its driver has seen it.
     pub(super) fn expect_device(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get_mut(resource) else { return };
-        let seen = !matches!(entry.spec.driver.kind, DriverKind::Adb(_));
-        entry.unseen = (!seen).then(|| "not seen by the adb server yet".into());
+        entry.unseen = unseen(entry.kind());
+        let is_idle = matches!(entry.life, Life::Idle);
         let absent = self.absence_of(resource);
         if let Some(entry) = self.directory.get_mut(resource) {
             entry.state.device.absent = absent;
         }
+        if !is_idle {
+            // Its actor has a state of its own.
+            self.say_presence(resource);
+        }
+        self.ask_for_device(resource);
         self.report_resource(resource);
+    }
+
+    /// Has the driver say again how it sees the device of a resource.
+    pub(super) fn ask_for_device(&self, resource: &ResourceId) {
+        let entry = self.directory.get(resource);
+        if let (Some(watcher), Some((resource, device))) = (&self.watcher, entry.and_then(adb_device)) {
+            watcher.ask(&resource, &device);
+        }
+    }
+
+    /// The resource stands for another device from now on.
+    pub(super) fn forget_device(&mut self, resource: &ResourceId) {
+        let Some(entry) = self.directory.get_mut(resource) else { return };
+        entry.facts = Arc::default();
+        entry.unseen = unseen(&entry.spec.driver.kind);
+        entry.lease_driver = Arc::clone(&entry.spec.driver);
+        self.merge_labels(resource);
     }
 
     /// What is known of a device. Of one that is away it goes on being known; what the lab file says goes first.
@@ -95,14 +121,20 @@ impl DeskState {
 }
 
 impl Entry {
-    /// True while somebody has its device, or leaves it as it was before.
-    fn is_in_use(&self) -> bool {
-        !self.state.held.is_empty() || self.state.device.work != Work::None
+    /// True when what is said can be of the device that it stands for.
+    fn may_be(&self, sighting: &Sighting) -> bool {
+        let (DriverKind::Adb(device), Sighting::Present(facts)) = (self.kind(), sighting) else { return true };
+        let leased_as = self.state.device.identity.as_ref().filter(|_| self.is_in_use());
+        match (leased_as, &device.which) {
+            (Some(_), _) => facts.identity.as_ref() == leased_as,
+            (None, AdbWhich::Serial(serial)) => facts.identity.as_ref().is_some_and(|it| it.serial == *serial),
+            (None, AdbWhich::Match(asked)) => asked.iter().all(|(key, value)| facts.labels.get(key) == Some(value)),
+        }
     }
 }
 
 fn adb_device(entry: &Entry) -> Option<(ResourceId, AdbDevice)> {
-    match &entry.spec.driver.kind {
+    match entry.kind() {
         DriverKind::Adb(device) => Some((entry.spec.id.clone(), device.clone())),
         DriverKind::None | DriverKind::Command => None,
     }

@@ -233,6 +233,26 @@ async fn a_resource_follows_the_server_that_it_is_moved_to_until_nobody_watches(
     assert_eq!(told.count("a"), count, "nobody is told any more");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_forgotten_what_it_was_told_asks_and_is_told_again() {
+    let Some(server) = AdbServer::start() else { return };
+    let (first, second) = (Device::new(PIXEL_8), Device::new(MOTO_G));
+    server.plug(&first);
+    server.plug(&second);
+    let (watcher, told) = watch(no_program());
+    watcher.set([(resource("a"), bound(&server, &first)), (resource("b"), bound(&server, &second))]);
+    told.present("a", &first);
+    told.present("b", &second);
+    let count = (told.count("a"), told.count("b"));
+    watcher.ask(&resource("a"), &bound(&server, &first));
+    eventually("it is told again", BOUND, || (told.count("a") == count.0 + 1).then_some(()));
+    told.present("a", &first);
+    // Asked for another device it hears of that one only.
+    watcher.ask(&resource("a"), &adopts(&server, &[("model", "Pixel 8")]));
+    eventually("it is told again", BOUND, || (told.count("a") == count.0 + 2).then_some(()));
+    assert_eq!(told.count("b"), count.1, "nobody has asked for that one");
+}
+
 #[test]
 fn the_adb_program_itself_believes_in_the_device() {
     let Some(server) = AdbServer::start() else { return };

@@ -6,6 +6,7 @@ mod checked;
 mod driven;
 mod pinned;
 mod pulled;
+mod reloaded;
 mod reset;
 mod server;
 

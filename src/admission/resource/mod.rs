@@ -33,7 +33,7 @@ pub use self::device::{
 use self::draft::Draft;
 pub use self::refuse::{not_yours, other_fence, unknown_lease, withdrawn, withdrawn_from};
 pub use self::uplink::{GETTING_THROUGH, Gateway, Link, NodeNow};
-pub use self::work::Worked;
+pub use self::work::{Worked, unseen};
 use super::calendar::{Calendar, Doors, Room};
 use super::{CalendarRules, Rank, Waiter, WaitingRoom, WaitingRules};
 use crate::clock::{Now, RunTime};

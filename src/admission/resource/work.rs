@@ -8,7 +8,8 @@ use super::draft::Draft;
 use super::{Change, DeviceChange, EndReason, HEALTH_DEBOUNCE, Held, Rejection, Reply, booked, refuse};
 use crate::admission::calendar::Miss;
 use crate::model::{
-    BookingId, DeviceIdentity, HookFailure, HookKind, LeaseRecord, Notice, NoticeKind, Proposal, RequestId, Target,
+    BookingId, DeviceIdentity, DriverKind, HookFailure, HookKind, LeaseRecord, Notice, NoticeKind, Proposal, RequestId,
+    Target,
 };
 
 /// How a task ended.
@@ -78,6 +79,7 @@ fn bring_back(draft: &mut Draft<'_>, of: OfLease, unclean: bool) {
     } else {
         set_work(draft, Work::None);
         look_if_ill(draft, Some(of));
+        leave(draft);
     }
     if draft.is_out() {
         draft.freed = false;
@@ -95,6 +97,23 @@ pub(super) fn end_of(reason: EndReason) -> (&'static str, bool) {
 
 pub(super) fn of_lease(lease: &LeaseRecord) -> OfLease {
     OfLease { lease: lease.id.clone(), holder: lease.holder.clone(), fence: lease.fence }
+}
+
+/// Nobody has the device any more. Where the lab file has been read anew meanwhile and says another, the resource is that one
+/// from here on, and whoever is next does not get the former.
+fn leave(draft: &mut Draft<'_>) {
+    let kind = &draft.around.spec.driver.kind;
+    if draft.device.work == Work::None && *kind != draft.around.driver.kind {
+        let absent = unseen(kind);
+        draft.push(Change::Device(DeviceChange::Identity(None)));
+        draft.push(Change::Device(DeviceChange::Absent(absent)));
+        set_health(draft, Health::default());
+    }
+}
+
+/// Why a device of this kind is absent before its driver has seen it, if it is.
+pub fn unseen(kind: &DriverKind) -> Option<Arc<str>> {
+    matches!(kind, DriverKind::Adb(_)).then(|| "not seen by the adb server yet".into())
 }
 
 /// A device that counts as ill is looked at before it is granted again.
@@ -228,6 +247,7 @@ fn is_reset(draft: &mut Draft<'_>, of: Option<OfLease>, took: Duration) {
     draft.push(Change::Device(DeviceChange::ResetTook(took)));
     set_work(draft, Work::None);
     look_if_ill(draft, of);
+    leave(draft);
     draft.freed |= !draft.is_out();
     draft.note_state("reset");
 }
@@ -239,6 +259,7 @@ fn tried(draft: &mut Draft<'_>, it: Quarantine, outcome: Result<(), HookFailure>
         Ok(()) => {
             succeeded(draft, HookKind::Health);
             set_work(draft, Work::None);
+            leave(draft);
             draft.freed |= !draft.is_out();
             draft.note_state("its check passes again");
         }
@@ -318,6 +339,7 @@ pub(super) fn clear(draft: &mut Draft<'_>) -> Reply {
         set_failure(draft, None);
         set_health(draft, Health::default());
         set_work(draft, Work::None);
+        leave(draft);
         draft.freed |= !draft.is_out();
         draft.note_state("cleared by an operator");
     }

@@ -62,6 +62,11 @@ impl Bench {
         sighting
     }
 
+    /// Forgets what a resource was told, so that it is told again.
+    pub(super) fn forget(&mut self, resource: &ResourceId) {
+        self.told.remove(resource);
+    }
+
     /// What has changed for the resources, in their order.
     pub(super) fn look(&mut self, wishes: &BTreeMap<ResourceId, Wish>) -> Vec<(ResourceId, Sighting)> {
         self.told.retain(|resource, _| wishes.contains_key(resource));

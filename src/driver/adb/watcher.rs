@@ -34,6 +34,8 @@ struct Wanted {
     devices: BTreeMap<ResourceId, AdbDevice>,
     /// The devices of resources that are leased.
     pinned: BTreeMap<ResourceId, Serial>,
+    /// How often each resource was asked about anew.
+    asked: BTreeMap<ResourceId, u64>,
 }
 
 impl Watcher {
@@ -51,7 +53,20 @@ impl Watcher {
     /// Watches for these resources from now on, and for no others. What a resource that stays was told still holds.
     pub fn set(&self, devices: impl IntoIterator<Item = (ResourceId, AdbDevice)>) {
         let devices = devices.into_iter().collect();
-        self.wanted.send_modify(|wanted| wanted.devices = devices);
+        self.wanted.send_modify(|wanted| {
+            wanted.devices = devices;
+            let Wanted { devices, asked, .. } = wanted;
+            asked.retain(|resource, _| devices.contains_key(resource));
+        });
+    }
+
+    /// Watches for this resource, and tells what it sees as if nothing had been told of it before. Whoever has forgotten what
+    /// it was told asks so.
+    pub fn ask(&self, resource: &ResourceId, device: &AdbDevice) {
+        self.wanted.send_modify(|wanted| {
+            wanted.devices.insert(resource.clone(), device.clone());
+            *wanted.asked.entry(resource.clone()).or_default() += 1;
+        });
     }
 
     /// From now on the resource is this device and no other, plugged in or not: for as long as somebody has it leased as
@@ -134,6 +149,9 @@ impl Servers {
             for resource in wishes.keys() {
                 if before.devices.get(resource).is_some_and(|device| device.port != port) {
                     news.push((resource.clone(), bench.take_over(resource)));
+                }
+                if before.asked.get(resource) != wanted.asked.get(resource) {
+                    bench.forget(resource);
                 }
             }
             news.extend(bench.look(&wishes));

@@ -43,3 +43,8 @@ fn leased_by_model_and_driven(house: House) {
 fn phones_are_leased_by_their_model_and_reached_by_adb_at_a_standalone_worker() {
     leased_by_model_and_driven(House::Standalone);
 }
+
+#[test]
+fn phones_are_leased_by_their_model_and_reached_by_adb_through_a_gateway() {
+    leased_by_model_and_driven(House::Fleet);
+}

@@ -54,6 +54,11 @@ fn a_leased_phone_is_replaced_by_no_spare_also_over_a_kill_of_its_node_at_a_stan
 }
 
 #[test]
+fn a_leased_phone_is_replaced_by_no_spare_also_over_a_kill_of_its_node_behind_a_gateway() {
+    leased_and_replaced_by_no_spare(House::Fleet);
+}
+
+#[test]
 fn a_free_resource_takes_the_spare_and_whoever_waits_gets_it() {
     let Some(server) = AdbServer::start() else { return };
     let (mut phone, spare) = (Device::new(PIXEL_8), Device::new(PIXEL_8));

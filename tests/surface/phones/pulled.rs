@@ -62,6 +62,11 @@ fn a_phone_that_is_pulled_out_under_its_holder_stays_leased_and_the_holder_is_to
 }
 
 #[test]
+fn a_phone_that_is_pulled_out_under_its_holder_stays_leased_and_the_holder_is_told_through_a_gateway() {
+    pulled_out_under_its_holder(House::Fleet);
+}
+
+#[test]
 fn what_a_holder_was_not_told_yet_it_hears_with_its_next_renewal_once() {
     let Some(server) = AdbServer::start() else { return };
     let mut pixel = Device::new(PIXEL_8);
@@ -119,4 +124,9 @@ fn pulled_out_while_free(house: House) {
 #[test]
 fn who_waits_for_a_phone_that_is_away_is_told_so_and_served_when_it_is_back_at_a_standalone_worker() {
     pulled_out_while_free(House::Standalone);
+}
+
+#[test]
+fn who_waits_for_a_phone_that_is_away_is_told_so_and_served_when_it_is_back_through_a_gateway() {
+    pulled_out_while_free(House::Fleet);
 }
