@@ -14,8 +14,8 @@ use crate::admission::resource::{Change, Command, DeviceChange, NodeNow, Resourc
 use crate::clock::RunTime;
 use crate::model::time::remaining;
 use crate::model::{
-    Code, DeviceFacts, Driver, DriverKind, HookKind, LeaseId, Mode, Nearness, Refusal, ResourceId,
-    ResourceSpec, Selector,
+    Code, DeviceFacts, Driver, DriverKind, HookKind, LeaseId, Mode, Nearness, Refusal, ResourceId, ResourceSpec,
+    Selector,
 };
 
 /// The resources of a node.

@@ -11,7 +11,7 @@ use super::directory::Entry;
 use super::message::FirstGrant;
 use super::reporter::Subscription;
 use super::settle::chosen;
-use crate::admission::resource::{Change, Claim, DeviceChange};
+use crate::admission::resource::{Change, Claim, Claimant, DeviceChange, Work};
 use crate::admission::{Request, RequestState, Waiter};
 use crate::clock::{Now, RunTime};
 use crate::limits::SETTLED_ROWS_MAX;
@@ -27,7 +27,9 @@ impl DeskState {
         let resources = self.directory.iter().map(|entry| report(entry, now)).collect();
         let rows = self.directory.iter().flat_map(|entry| {
             let of_gateway = |waiter: &&Waiter| waiter.proposal.holder.via.as_ref() == Some(&gateway);
-            let waiters = entry.state.queue.iter().filter(of_gateway);
+            // One that its device is made ready for waits no less.
+            let claimed = entry.state.device.claim().and_then(waits_by_claim);
+            let waiters = entry.state.queue.iter().chain(claimed).filter(of_gateway);
             waiters.map(|waiter| waiting_row(&entry.spec.id, waiter))
         });
         let waiting = rows.collect();
@@ -136,6 +138,9 @@ pub(super) fn add_rows(resource: &ResourceId, change: &Change, rows: &mut Vec<Ro
     let of_gateway = |waiter: &Waiter| waiter.proposal.holder.via.is_some();
     match change {
         Change::Joined { waiter, .. } if of_gateway(waiter) => rows.push(waits(waiter)),
+        Change::Device(DeviceChange::Work { work: Work::Preparing(claim), .. }) => {
+            rows.extend(waits_by_claim(claim).filter(|waiter| of_gateway(waiter)).map(waits));
+        }
         Change::Moved { former, waiter } if of_gateway(waiter) => {
             if *former != waiter.proposal.request {
                 rows.push(Row::Gone(former.clone()));
@@ -168,6 +173,14 @@ pub(super) fn reopened_rows(before: &Entry, after: &crate::admission::resource::
     };
     rows.extend(now.into_iter().filter(|row| !is_known(row)).map(|row| Row::Waits(Box::new(row))));
     rows
+}
+
+/// Who waits by name while a device is made ready. (A gateway's probe by selector does not wait here.)
+fn waits_by_claim(claim: &Claim) -> Option<&Waiter> {
+    match &claim.claimant {
+        Claimant::Waiter { waiter, stored: true } => Some(waiter),
+        Claimant::Waiter { .. } | Claimant::Booking { .. } | Claimant::Nobody => None,
+    }
 }
 
 fn waiting_row(resource: &ResourceId, waiter: &Waiter) -> WaitingRow {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth::admission::LeaseRules;
 use berth::clock::Clock;
 use berth::config::{Effective, Lab as LabFile, Source};
-use berth::driver::Guard;
+use berth::driver::{Guard, Hands};
 use berth::model::{Ask, Caller, LeaseId, Refusal, RenewAsk, RequestId, ResourceAddress, WaitPolicy};
 use berth::node::{self, Running, Surroundings};
 use berth::service::Coordinator;
@@ -53,6 +53,7 @@ pub struct Lab {
     pub weather: Weather,
     pub file: LabFile,
     nodes: Vec<Running>,
+    hands: Option<Arc<dyn Hands>>,
     _directory: tempfile::TempDir,
 }
 
@@ -69,6 +70,15 @@ impl Lab {
 
     /// The same with another lab file, whose gateway is its first node.
     pub async fn of(text: &str, variables: &[(&str, &str)]) -> Self {
+        Self::launch(text, variables, None).await
+    }
+
+    /// The same whose devices are in a test's hands.
+    pub async fn with_hands(text: &str, hands: Arc<dyn Hands>) -> Self {
+        Self::launch(text, &[], Some(hands)).await
+    }
+
+    async fn launch(text: &str, variables: &[(&str, &str)], hands: Option<Arc<dyn Hands>>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lab.toml");
         std::fs::write(&path, text).unwrap();
@@ -79,9 +89,10 @@ impl Lab {
         // A year in which the certificates that are made now are valid.
         let clock = Clock::tokio(Clock::system().now().wall);
         let weather = Weather::default();
-        let around = Surroundings { clock: clock.clone(), udp: weather.udp(), guard: Some(guard()), hands: None };
+        let around =
+            Surroundings { clock: clock.clone(), udp: weather.udp(), guard: Some(guard()), hands: hands.clone() };
         let nodes = node::start(&file, None, &around).await.unwrap();
-        let mut lab = Self { clock, weather, file, nodes, _directory: directory };
+        let mut lab = Self { clock, weather, file, nodes, hands, _directory: directory };
         // What was given to the gateway is what a second life of it must have.
         let link = lab.nodes[0].link_address().unwrap();
         let gateway = lab.file.gateway.as_mut().unwrap();
@@ -115,8 +126,12 @@ impl Lab {
 
     /// Starts one node again.
     pub async fn restart(&mut self, name: &str) {
-        let around =
-            Surroundings { clock: self.clock.clone(), udp: self.weather.udp(), guard: Some(guard()), hands: None };
+        let around = Surroundings {
+            clock: self.clock.clone(),
+            udp: self.weather.udp(),
+            guard: Some(guard()),
+            hands: self.hands.clone(),
+        };
         let name = name.parse().unwrap();
         self.nodes.extend(node::start(&self.file, Some(&name), &around).await.unwrap());
     }
