@@ -164,7 +164,7 @@ impl DeskState {
             Origin::Gateway { .. } => Watcher::Gateway(reply),
         };
         self.watchers.insert(id.clone(), vec![watcher]);
-        let not_on = if let Origin::Gateway { not_on, .. } = &origin { not_on.clone() } else { None };
+        let not_on = if let Origin::Gateway { not_on, .. } = origin { not_on.clone() } else { None };
         let waiter = Waiter { not_on, ..self.newcomer(&ask, proposal(&ask, origin)) };
         self.requests.stands_for(&id, waiter.proposal.fingerprint);
         match &ask.target {

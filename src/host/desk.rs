@@ -35,12 +35,12 @@ use super::returning::Returning;
 use super::schedule::Schedule;
 #[cfg(test)]
 use super::tick::RESIDENCY;
-use crate::admission::resource::{Command, unknown_lease};
+use crate::admission::resource::Command;
 use crate::admission::{Ledger, LiveRules, Pool, Requests, Rules};
 use crate::clock::{Clock, RunTime};
 use crate::driver::Hands;
 use crate::driver::adb;
-use crate::model::{Ask, Authority, Event, EventKind, LeaseId, LeaseRecord, NodeName, Refusal, RequestId, ResourceId};
+use crate::model::{Ask, Event, EventKind, LeaseId, LeaseRecord, NodeName, RequestId, ResourceId};
 use crate::store::Store;
 
 /// The actor; what it is comes with [`DeskArguments`].
@@ -404,25 +404,6 @@ impl DeskState {
             self.finish_resets();
             self.stop_execs();
             self.give_up_claims();
-        }
-    }
-
-    /// `UNKNOWN_LEASE`; whoever could have changed the lease hears when and why it ended, while that is remembered.
-    pub(super) fn no_such_lease(&self, id: &LeaseId, authority: &Authority) -> Refusal {
-        let refusal = unknown_lease(id);
-        let Some(request) = self.ended.get(id).and_then(|request| self.requests.get(request)) else { return refusal };
-        match (&request.ended, authority.may_change(&request.requester)) {
-            (Some((at, reason)), true) => {
-                let at = crate::model::time::rfc3339(*at);
-                let why = reason.map_or("ended", |reason| reason.as_str());
-                let message = format!("lease {id} is over since {at} ({why}); `berth lease list` shows yours");
-                let refusal = Refusal { message, ..refusal }.with("endedAt", at);
-                match reason {
-                    Some(reason) => refusal.with("reason", reason.as_str()),
-                    None => refusal,
-                }
-            }
-            _ => refusal,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::directory::Entry;
 use super::message::{DeskMessage, Grant, RequestNow, ResourceNow, WaiterNow, WaitingNow};
 use super::open::Stage;
 use crate::admission::Waiter;
-use crate::admission::resource::{Held, NodeNow, not_yours};
+use crate::admission::resource::{Held, NodeNow, not_yours, unknown_lease};
 use crate::clock::{Now, RunTime};
 use crate::model::time::rfc3339;
 use crate::model::{
@@ -15,6 +15,25 @@ use crate::model::{
 };
 
 impl DeskState {
+    /// `UNKNOWN_LEASE`; whoever could have changed the lease hears when and why it ended, while that is remembered.
+    pub(super) fn no_such_lease(&self, id: &LeaseId, authority: &Authority) -> Refusal {
+        let refusal = unknown_lease(id);
+        let Some(request) = self.ended.get(id).and_then(|request| self.requests.get(request)) else { return refusal };
+        match (&request.ended, authority.may_change(&request.requester)) {
+            (Some((at, reason)), true) => {
+                let at = rfc3339(*at);
+                let why = reason.map_or("ended", |reason| reason.as_str());
+                let message = format!("lease {id} is over since {at} ({why}); `berth lease list` shows yours");
+                let refusal = Refusal { message, ..refusal }.with("endedAt", at);
+                match reason {
+                    Some(reason) => refusal.with("reason", reason.as_str()),
+                    None => refusal,
+                }
+            }
+            _ => refusal,
+        }
+    }
+
     pub(super) fn read(&mut self, message: DeskMessage) {
         // A reader that has gone needs no answer.
         match message {

@@ -7,7 +7,9 @@
 //!
 //! - **A resource**: `resource`, id, fence, grantable, drained, max shared, queue length, reserved; then, where its
 //!   device is not ready, `device` and its state; then key and value of each label in the order of the keys; then of each lease in the order of their ids: id, fence, renewed at, ttl in ms.
-//!   The time that is left and the next window pass by themselves and are not in it.
+//!   What passes by itself is not in it: the time that is left, the next window, until when a device is not ready. Nor is
+//!   what only explains the rest: the reason, the request that a device is made ready for and how long that took, its
+//!   environment and identity.
 //! - **A waiting request**: `waiting`, request, requester, resource.
 
 use sha2::{Digest as _, Sha256};
@@ -71,5 +73,53 @@ impl Parts {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0.finalize()[..8]);
         u64::from_be_bytes(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{DeviceState, Fence, RequestId};
+    use crate::wire::report::DeviceReport;
+
+    fn report(device: Option<DeviceReport>) -> ResourceReport {
+        ResourceReport {
+            id: "board".parse().unwrap(),
+            labels: [("os".parse().unwrap(), "15".parse().unwrap())].into(),
+            max_shared: 1,
+            fence: Fence(7),
+            grantable: true,
+            drained: false,
+            queue_length: 0,
+            reserved: 0,
+            next_window: None,
+            device,
+            environment: Default::default(),
+            identity: None,
+            prepared_ms: 0,
+            leases: Vec::new(),
+        }
+    }
+
+    fn device(state: DeviceState) -> DeviceReport {
+        DeviceReport { state, reason: None, ends_in_ms: None, request: None }
+    }
+
+    #[test]
+    fn what_keeps_a_device_from_being_granted_is_in_the_digest_and_what_explains_it_is_not() {
+        let states = [DeviceState::Preparing, DeviceState::Resetting, DeviceState::Quarantined, DeviceState::Absent];
+        let mut all: Vec<u64> = states.iter().map(|state| of_resource(&report(Some(device(*state))))).collect();
+        all.push(of_resource(&report(None)));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), states.len() + 1, "each state is another");
+        let bare = of_resource(&report(Some(device(DeviceState::Preparing))));
+        let explained = DeviceReport {
+            reason: Some("made ready".to_owned()),
+            ends_in_ms: Some(7),
+            request: Some(RequestId::generate()),
+            ..device(DeviceState::Preparing)
+        };
+        assert_eq!(of_resource(&report(Some(explained))), bare);
     }
 }

@@ -33,21 +33,21 @@ fn phone(resource: &str, leased: bool) -> ResourceReport {
 /// A worker in the place of one of the lab's, and what it is told to be leased elsewhere.
 struct Rack {
     liar: Liar,
-    lists: mpsc::UnboundedReceiver<List>,
+    lists: mpsc::Receiver<List>,
     number: u64,
 }
 
 impl Rack {
     async fn join(lab: &Lab, name: &str, phone: ResourceReport) -> Self {
         let liar = Liar::join(lab, name, "spare", vec![]).await;
-        let (told, lists) = mpsc::unbounded_channel();
+        let (told, lists) = mpsc::channel(64);
         let streams = liar.link.streams();
         tokio::spawn(async move {
             let (writer, reader) = streams.calls().await.unwrap();
             let _ = serve::serve(writer, reader, |call| {
                 let answer = match call {
                     Call::Elsewhere { resources } => {
-                        told.send(resources).unwrap();
+                        told.try_send(resources).unwrap();
                         Answer::Elsewhere
                     }
                     _ => Answer::Cancelled,

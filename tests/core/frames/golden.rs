@@ -39,22 +39,29 @@ fn snapshots_and_deltas_are_what_the_peers_of_today_read() {
       ‹a7›ad-7f3a‹a3›key‹a3›k-1‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a8›joinedAt
       ‹cf0006474846204000 a7›settled‹93 87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004
       ‹a9›requester‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d
-      ‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹81 a7›granted‹84 a8›resource
+      ‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹81 a7›granted‹85 a8›resource
       ‹a9›pixel-8-a‹a5›lease‹9d a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive
       ‹b4›gw:gateway:ci/job-17‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800›
       ‹a7›nightly‹c3 a3›k-1‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹a9›expiresAt‹cf0006474849b3c700 a6›labels
-      ‹81 a2›os‹a2›15‹87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester
-      ‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt
-      ‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹81 a6›failed‹82 a4›code‹ad›QUEUE_TIMEOUT‹a7›message
-      ‹ab›not in time‹87 a7›request‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester
-      ‹b4›gw:gateway:ci/job-17‹a3›key‹c0 ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt
-      ‹cf0006474846204000 aa›endedMsAgo‹cd012c a7›outcome‹a9›cancelled
+      ‹81 a2›os‹a2›15‹ab›environment‹81 ae›ANDROID_SERIAL‹ad›emulator-5554‹87 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester‹b4›gw:gateway:ci/job-17‹a3›key‹c0›
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo
+      ‹cd012c a7›outcome‹81 a6›failed‹82 a4›code‹ad›DEVICE_FAILED‹a7›message‹ae›not made ready‹87 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000004‹a9›requester‹b4›gw:gateway:ci/job-17‹a3›key‹c0›
+      ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹a9›createdAt‹cf0006474846204000 aa›endedMsAgo
+      ‹cd012c a7›outcome‹a9›cancelled
     ‹81 a3›end‹83 a9›resources‹01 a7›waiting‹01 a7›settled‹03›
     ");
     assert_frames!(reports(), @"
     ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a8›resource‹8a a2›id
       ‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800›
       ‹a9›grantable‹c2 a7›drained‹c2 ab›queueLength‹00 a8›reserved‹01 aa›nextWindow‹c0 a6›leases‹90›
+    ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a8›resource‹8e a2›id
+      ‹a9›pixel-8-a‹a6›labels‹82 a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800›
+      ‹a9›grantable‹c3 a7›drained‹c2 ab›queueLength‹00 a8›reserved‹01 aa›nextWindow‹c0 a6›device‹84 a5›state
+      ‹a9›preparing‹a6›reason‹bd›made ready for its next lease‹a8›endsInMs‹cdea60 a7›request
+      ‹d928›req_00000000-0000-7000-8000-000000000001‹ab›environment‹81 ae›ANDROID_SERIAL‹ad›emulator-5554
+      ‹a8›identity‹82 a6›driver‹a3›adb‹a6›serial‹ad›emulator-5554‹aa›preparedMs‹cdee48 a6›leases‹90›
     ‹81 a5›delta‹83 ab›incarnation‹cf0000019b76daa800 a6›number‹cd012d a6›change‹81 a7›waiting‹89 a7›request
       ‹d928›req_00000000-0000-7000-8000-000000000003‹a9›requester‹b4›gw:gateway:ci/job-17‹a8›resource
       ‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a8›attended‹c3 a7›leaseId‹a7›ad-7f3a‹a3›key‹a3›k-1‹ab›fingerprint
@@ -88,11 +95,12 @@ fn calls_are_what_the_workers_of_today_read() {
       ‹ab›fingerprint‹d920›6280181be0b12554bfca6b9047b1bb7d‹ac›allowShorter‹c3 a5›admin‹c2 a8›priority
       ‹cb4016000000000000 a4›wait‹81 a8›attended‹81 a9›timeoutMs‹cdea60 a6›ticket‹a7›e30.e30‹a7›leftOut‹83›
       ‹a4›mode‹c3 a3›ttl‹c2 a8›priority‹c2›
-    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0011 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
+    ‹82 a2›id‹07 a4›call‹81 a8›dispatch‹de0012 a7›request‹d928›req_00000000-0000-7000-8000-000000000001
       ‹a7›attempt‹01 a4›door‹a7›request‹a9›requester‹b4›gw:gateway:ci/job-17‹a6›target‹81 a6›select
       ‹b7›platform=android,os>=14‹a4›mode‹a6›shared‹a5›ttlMs‹cdea60 a7›leaseId‹c0 a4›note‹c0 a3›key‹c0›
       ‹ab›fingerprint‹d920›55c455b2845526bab21ec1557f27baaf‹ac›allowShorter‹c2 a5›admin‹c3 a8›priority
       ‹cb0000000000000000 a4›wait‹a5›never‹a6›ticket‹c0 a7›leftOut‹83 a4›mode‹c2 a3›ttl‹c2 a8›priority‹c2›
+      ‹a5›notOn‹a9›pixel-8-b
     ‹82 a2›id‹07 a4›call‹81 a6›settle‹82 a7›request‹d928›req_00000000-0000-7000-8000-000000000001‹a7›attempt
       ‹02›
     ‹82 a2›id‹07 a4›call‹81 a5›renew‹85 a5›lease‹a7›ad-7f3a‹a5›fence‹05 a5›ttlMs‹cdea60 ac›allowShorter‹c3›
@@ -111,7 +119,9 @@ fn calls_are_what_the_workers_of_today_read() {
     ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a7›waiters‹82 a8›resource‹a9›pixel-8-a‹a5›after‹cd07d0›
     ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a5›leave‹82 a8›resource‹a9›pixel-8-a‹a9›requester‹ad›gw:gateway:ci
     ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a5›drain‹82 a8›resource‹a9›pixel-8-a‹a7›drained‹c3›
+    ‹82 a2›id‹07 a4›call‹81 a4›room‹81 a5›clear‹81 a8›resource‹a9›pixel-8-a
     ‹82 a2›id‹07 a4›call‹81 ab›drainWorker‹81 a7›drained‹c2›
+    ‹82 a2›id‹07 a4›call‹81 a9›elsewhere‹81 a9›resources‹81 a9›pixel-8-a‹a6›rack-2
     ‹82 a2›id‹07 a4›call‹81 a8›calendar‹82 a5›asker‹82 a9›requester‹b4›gw:gateway:ci/job-17‹a4›role‹a5›agent
       ‹a3›ask‹81 a4›book‹84 a8›resource‹a9›pixel-8-a‹a4›slot‹82 a8›startsAt‹cf0006474846204000 a6›length‹81›
       ‹a7›lasting‹cdea60 a6›repeat‹83 a5›every‹a4›week‹a5›until‹aa›2026-02-01‹a2›tz‹ad›Europe/Warsaw‹a4›note‹a1›n
@@ -153,6 +163,11 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
       ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
       ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›granted‹84 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
+      ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹a8›workedMs‹cdee48 ab›environment‹81 ae›ANDROID_SERIAL
+      ‹ad›emulator-5554
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›settled‹82 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
       ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
       ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
@@ -162,6 +177,11 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
       ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
       ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›renewed‹83 a8›resource‹a9›pixel-8-a‹a5›lease‹9d›
+      ‹a7›ad-7f3a‹d928›req_00000000-0000-7000-8000-000000000001‹a9›exclusive‹b4›gw:gateway:ci/job-17
+      ‹cf0006474846204000 cf0006474846204000 cdea60 cde678 cf0000019b76daa800 a7›nightly‹c3 a3›k-1
+      ‹d920›9a4a7c2c3cce7a3b3db44cc1c324c6b1‹a7›notices‹91 83 a2›at‹bb›2026-01-01T00:00:00.000000Z‹a5›event
+      ‹b0›device_unhealthy‹a7›message‹b4›health exited with 1
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a8›released‹81 a8›admitted‹b4›gw:gateway:ci/job-18
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›waiting‹87 a7›request
       ‹d928›req_00000000-0000-7000-8000-000000000003‹a8›resource‹a9›pixel-8-a‹a4›mode‹a9›exclusive‹a8›position
@@ -175,6 +195,9 @@ fn answers_are_what_the_gateways_of_today_read() {
       ‹a2›os‹a2›15‹a8›platform‹a7›android‹a9›maxShared‹02 a5›fence‹cf0000019b76daa800 a9›grantable‹c3 a7›drained
       ‹c2 ab›queueLength‹00 a8›reserved‹01 aa›nextWindow‹c0 a6›leases‹90›
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›drained‹c3›
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹a9›elsewhere
+    ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹ad›DEVICE_FAILED‹a7›message
+      ‹d921›pixel-8-a could not be made ready‹a7›details‹81 aa›resourceId‹a9›pixel-8-a
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹ae›LEASE_ID_TAKEN‹a7›message
       ‹d922›lease ID ad-7f3a is already in use‹a7›details‹81 a7›leaseId‹a7›ad-7f3a
     ‹83 a2›id‹cd012c a6›number‹ce00011170 a6›answer‹81 a7›refused‹83 a4›code‹aa›QUEUE_FULL‹a7›message
