@@ -403,7 +403,6 @@ impl DeskState {
             self.note_event(Event::new(EventKind::NodeStopping));
             self.finish_resets();
             self.stop_execs();
-            self.give_up_claims();
         }
     }
 }

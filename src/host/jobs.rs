@@ -200,9 +200,10 @@ impl DeskState {
         self.say_if_idle();
     }
 
-    /// The node goes down: only resets run on.
+    /// The node goes down: only resets run on, and nobody waits at the door for a prepare.
     pub(super) fn finish_resets(&mut self) {
         self.limit_jobs(Stage::Finishing);
+        self.give_up_claims();
     }
 
     /// The node is down: what still runs is killed. Answers when it is gone.
