@@ -49,7 +49,10 @@ fn a_release_is_answered_before_the_reset_and_whoever_waits_is_told_of_that_and_
     wait_for(&lab, "board", "reset", "begin", 2);
     let now = state(&other, &waiting);
     assert_eq!(now["waitingFor"], "resetting");
-    assert!(time(&now["until"]).duration_since(Timestamp::now()).as_secs() < 30, "until {}", now["until"]);
+    // When it takes longer than that, nobody knows again.
+    if !now["until"].is_null() {
+        assert!(time(&now["until"]).duration_since(Timestamp::now()).as_secs() < 30, "until {}", now["until"]);
+    }
     let_go(&lab, "board", "reset");
     assert_eq!(outcome(&other, &waiting)["state"], "granted");
 }
