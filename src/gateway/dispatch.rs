@@ -200,6 +200,9 @@ impl FrontState {
     /// What an answer says that a holder needs to reach the device, which the reports may not have told yet.
     pub(super) fn take_environment(&mut self, worker: &NodeName, granted: &mut Granted, number: u64) {
         let (environment, _) = bounded(std::mem::take(&mut granted.environment));
+        if environment.is_empty() {
+            return;
+        }
         if let Some(view) = self.workers.get_mut(worker).and_then(|worker| worker.view.as_mut()) {
             view.answered_environment(number, &granted.resource, environment);
         }
@@ -316,8 +319,7 @@ impl FrontState {
         match self.fleet.remove(id) {
             Some(open) => {
                 self.tell_refused(&open.ask, &refusal);
-                // A refused acquire stores nothing.
-                keeps_key = open.ask.door == Door::Request && is_remembered(refusal.code);
+                keeps_key = is_remembered(refusal.code);
                 if keeps_key {
                     self.ledger.close(id);
                 } else {

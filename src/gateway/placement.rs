@@ -124,13 +124,13 @@ pub fn place<'a>(
     let placement = match best {
         Some((_, name)) => Placement::To(name.clone()),
         None if later => Placement::Later,
-        None => nowhere(wish.selector, &candidates),
+        None => nowhere(wish.selector, kept, &candidates),
     };
     Place { placement, spare, until }
 }
 
 /// Why a request that finds nothing free finds nothing.
-fn nowhere(selector: &Selector, candidates: &[Candidate<'_>]) -> Placement {
+fn nowhere(selector: &Selector, kept: Kept<'_>, candidates: &[Candidate<'_>]) -> Placement {
     let mut nearness = Nearness::default();
     let (mut here, mut away) = (0, false);
     for candidate in candidates {
@@ -139,7 +139,10 @@ fn nowhere(selector: &Selector, candidates: &[Candidate<'_>]) -> Placement {
             continue;
         };
         let mut matching = 0;
-        for seen in view.resources().values().filter(|seen| seen.grantable) {
+        for (id, seen) in view.resources().iter().filter(|(_, seen)| seen.grantable) {
+            if kept.has_failed(candidate.name, id) {
+                continue;
+            }
             if selector.matches(&seen.labels) {
                 matching += 1;
             } else {

@@ -208,7 +208,8 @@ impl FrontState {
             };
             let Target::Select(selector) = &other.ask.target else { return false };
             let requester = other.ask.requester.through(&self.around.name);
-            !other.skips.has(worker, now) && seen.fits(&wish_of(other, selector, &requester), now)
+            let free = !other.skips.has(worker, now) && !other.has_failed_on(worker, resource);
+            free && seen.fits(&wish_of(other, selector, &requester), now)
         };
         let serves = self.workers.get(worker).is_some_and(Worker::serves_fleet);
         let both = [Mode::Exclusive, Mode::Shared];

@@ -196,9 +196,15 @@ async fn an_acquire_waits_for_a_device_to_be_made_ready_and_its_lease_is_not_sho
     lab.gateway().release(&Caller::admin(), &lease.id, None).await.unwrap();
     jobs.is("reset phone-1").await.succeeds();
     shows(&lab, "phone-1", DeviceState::Available).await;
+    let gateway = lab.gateway();
+    let ask = async || gateway.acquire(&Caller::admin(), keyed(acquire("job-1", "phone-1", MINUTE))).await;
     let fails = async { jobs.is("prepare phone-1").await.fails() };
-    let (refused, ()) = tokio::join!(lab.acquire("job-1", "phone-1", MINUTE), fails);
+    let (refused, ()) = tokio::join!(ask(), fails);
     assert_eq!(refused.unwrap_err().code, Code::DeviceFailed);
+    jobs.is("reset phone-1").await.succeeds();
+    shows(&lab, "phone-1", DeviceState::Available).await;
+    assert_eq!(ask().await.unwrap_err().code, Code::DeviceFailed, "the key stands for it");
+    assert!(jobs.none_for(MINUTE).await);
 }
 
 #[tokio::test(start_paused = true)]
