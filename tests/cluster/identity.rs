@@ -177,7 +177,7 @@ async fn told() -> (Scripted, Call) {
 
 #[tokio::test(start_paused = true)]
 async fn the_gateways_word_is_good_for_a_minute_after_its_link() {
-    let (mut lab, _) = told().await;
+    let (mut lab, _) = Box::pin(told()).await;
     lab.hang_up();
     tokio::time::sleep(Duration::from_secs(58)).await;
     assert_eq!(state_there(&lab).await, DeviceState::Absent);
@@ -187,7 +187,7 @@ async fn the_gateways_word_is_good_for_a_minute_after_its_link() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_link_that_says_it_again_holds_on_and_one_that_says_nothing_lets_go() {
-    let (mut lab, call) = told().await;
+    let (mut lab, call) = Box::pin(told()).await;
     lab.hang_up();
     lab.let_in().await;
     lab.call(call).await;
@@ -203,7 +203,7 @@ async fn a_new_link_that_says_it_again_holds_on_and_one_that_says_nothing_lets_g
 
 #[tokio::test(start_paused = true)]
 async fn the_gateways_word_ends_with_the_run_of_the_worker() {
-    let (mut lab, _) = told().await;
+    let (mut lab, _) = Box::pin(told()).await;
     lab.restart_worker().await;
     assert_eq!(state_there(&lab).await, DeviceState::Available);
 }
