@@ -72,6 +72,7 @@ fn frames(worker: usize) -> Vec<Bytes> {
             device: None,
             environment: Default::default(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: vec![LeaseRow::new(&lease, TTL)],
         }

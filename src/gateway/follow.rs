@@ -305,6 +305,7 @@ mod tests {
             device: None,
             environment: Default::default(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: vec![],
         };

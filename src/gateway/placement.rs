@@ -216,6 +216,7 @@ mod tests {
             device: None,
             environment: Default::default(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: vec![],
         }
@@ -330,6 +331,7 @@ mod tests {
                 device: None,
                 environment: Default::default(),
                 identity: None,
+                failure: None,
                 prepared_ms: 0,
                 ..report(0, "android")
             }])

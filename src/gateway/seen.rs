@@ -12,7 +12,8 @@ use crate::admission::resource::Held;
 use crate::clock::RunTime;
 use crate::limits::PREPARE_MAX;
 use crate::model::{
-    DeviceIdentity, DeviceState, Fence, Labels, LeaseId, Mode, NodeName, RequestId, Requester, ResourceId, Selector,
+    DeviceIdentity, DeviceState, Fence, HookFailure, Labels, LeaseId, Mode, NodeName, RequestId, Requester, ResourceId,
+    Selector,
 };
 use crate::wire::digest;
 use crate::wire::report::{DeviceReport, LeaseRow, ResourceReport};
@@ -49,6 +50,8 @@ pub struct Seen {
     pub environment: BTreeMap<String, String>,
     /// What tells the device from every other.
     pub identity: Option<DeviceIdentity>,
+    /// The hook that failed last, until one of its kind succeeds.
+    pub failure: Option<HookFailure>,
     /// The other worker that has its device leased, as far as this gateway knows.
     pub elsewhere: Option<NodeName>,
     /// How long its device was made ready for its latest lease.
@@ -133,6 +136,7 @@ impl Seen {
             device,
             environment,
             identity,
+            failure,
             prepared_ms,
             leases,
         } = report;
@@ -168,6 +172,7 @@ impl Seen {
             device,
             environment,
             identity,
+            failure: failure.and_then(HookFailure::bounded),
             elsewhere: None,
             prepared: Duration::from_millis(prepared_ms).min(PREPARE_MAX),
             left_out,

@@ -218,8 +218,9 @@ pub(super) fn is_reported(entry: &Entry, change: &Change) -> bool {
             DeviceChange::Work { .. }
             | DeviceChange::Cooling(_)
             | DeviceChange::Absent(_)
+            | DeviceChange::Failure(_)
             | DeviceChange::Health(_) => true,
-            DeviceChange::Failure(_) | DeviceChange::Identity(_) | DeviceChange::ResetTook(_) => false,
+            DeviceChange::Identity(_) | DeviceChange::ResetTook(_) => false,
         },
         Change::Requested { .. }
         | Change::Queued { .. }
@@ -279,6 +280,7 @@ pub(super) fn report(entry: &Entry, now: Now) -> ResourceReport {
         device: device_report(entry, now),
         environment: entry.facts.environment.clone(),
         identity: entry.facts.identity.clone(),
+        failure: state.device.failure.as_deref().cloned(),
         prepared_ms: whole_ms(entry.prepared),
         leases: state.held.iter().map(|held| LeaseRow::new(&held.lease, held.deadline.left(now.run))).collect(),
     }

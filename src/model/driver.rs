@@ -146,6 +146,15 @@ pub struct HookFailure {
 /// What is kept of a failed hook's output, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 2 * 1024;
 
+impl HookFailure {
+    /// The same if it is as it should be: what another node says is a claim.
+    pub fn bounded(self) -> Option<Self> {
+        let is_plain = |text: &str| !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t'));
+        let fits = self.why.len() <= OUTPUT_BYTES_MAX && self.output.len() <= OUTPUT_BYTES_MAX;
+        (fits && is_plain(&self.why) && is_plain(&self.output)).then_some(self)
+    }
+}
+
 impl fmt::Display for HookFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.hook, self.why)

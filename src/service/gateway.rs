@@ -180,7 +180,7 @@ impl GatewayService {
             state: seen.device(),
             reason: seen.reason(),
             until: until.map(|until| self.clock.now().wall_at(until)),
-            failure: None,
+            failure: seen.failure.clone().filter(|_| caller.role != Role::Agent),
             fence: seen.fence,
             max_shared: seen.max_shared,
             queue_length: seen.queue_length,

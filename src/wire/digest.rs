@@ -96,6 +96,7 @@ mod tests {
             device,
             environment: Default::default(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: Vec::new(),
         }

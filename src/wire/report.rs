@@ -32,8 +32,8 @@ use super::requests::{SettledRow, WaitingRow};
 use crate::limits::{REQUEST_ROWS_PER_FRAME_MAX, SNAPSHOT_CHUNK_RECORDS_MAX};
 use crate::model::time::{micros, whole_ms};
 use crate::model::{
-    DeviceIdentity, DeviceState, Fence, Fingerprint, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode, Note,
-    RequestId, Requester, ResourceId,
+    DeviceIdentity, DeviceState, Fence, Fingerprint, HookFailure, IdempotencyKey, Labels, LeaseId, LeaseRecord, Mode,
+    Note, RequestId, Requester, ResourceId,
 };
 
 /// The layout of [`LeaseRow`] in a snapshot; a reader refuses a snapshot of another.
@@ -182,6 +182,9 @@ pub struct ResourceReport {
     /// What tells the device from every other, where its driver can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<DeviceIdentity>,
+    /// The hook that failed last, until one of its kind succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<HookFailure>,
     /// How long its device was made ready for its latest lease, in ms: the worker had the request at least so long before
     /// that lease began. A gateway that has not got its answer yet reckons with it.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -405,6 +408,7 @@ mod tests {
             device: None,
             environment: BTreeMap::new(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: Vec::new(),
         }

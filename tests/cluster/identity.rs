@@ -25,6 +25,7 @@ fn phone(resource: &str, leased: bool) -> ResourceReport {
     ResourceReport {
         labels: [("platform".parse().unwrap(), "phone".parse().unwrap())].into(),
         identity: Some(DeviceIdentity { driver: "adb".to_owned(), serial: "A1".to_owned() }),
+        failure: None,
         leases: leased.then(lease).into_iter().collect(),
         ..report(resource, vec![])
     }

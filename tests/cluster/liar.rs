@@ -125,6 +125,7 @@ pub fn report(resource: &str, leases: Vec<LeaseRow>) -> ResourceReport {
         device: None,
         environment: Default::default(),
         identity: None,
+        failure: None,
         prepared_ms: 0,
         leases,
     }

@@ -209,6 +209,7 @@ fn report() -> ResourceReport {
         device: None,
         environment: Default::default(),
         identity: None,
+        failure: None,
         prepared_ms: 0,
         leases: vec![row(), bare_row()],
     }
@@ -225,6 +226,7 @@ fn device() -> ResourceReport {
         }),
         environment: environment(),
         identity: Some(DeviceIdentity { driver: "adb".to_owned(), serial: "emulator-5554".to_owned() }),
+        failure: None,
         prepared_ms: 61_000,
         leases: vec![],
         next_window: None,

@@ -178,6 +178,7 @@ impl Worker {
             device: None,
             environment: Default::default(),
             identity: None,
+            failure: None,
             prepared_ms: 0,
             leases: leases.map(|lease| LeaseRow::new(lease, lease.ttl)).collect(),
         }
