@@ -28,10 +28,10 @@ use crate::gateway::message::{
 };
 use crate::gateway::registrar::Registrar;
 use crate::gateway::waiting::{Proof, RequestNow};
-use crate::limits::{ACQUIRE_BOUND, WAITERS_MAX};
+use crate::limits::{ACQUIRE_BOUND, NO_WAIT_ANSWER_BOUND, WAITERS_MAX};
 use crate::model::{
     Ask, Caller, Code, Fence, LeaseId, NodeName, NodeRole, Refusal, RenewAsk, RequestId, Requester, ResourceAddress,
-    Role, Selector, WaitPolicy,
+    Role, Selector, WaitPolicy, WaitingFor,
 };
 use crate::store::EventLog;
 use crate::wire::requests::Place;
@@ -111,10 +111,33 @@ impl GatewayService {
         }
     }
 
+    /// Asks for a lease now. A worker that says nothing is waited for as long as for any answer; one that says that it makes
+    /// the device ready for this request, up to [`ACQUIRE_BOUND`].
+    async fn ask_while_prepared<T: ractor::Message>(
+        &self,
+        id: &RequestId,
+        build: impl FnOnce(RpcReplyPort<T>) -> FrontMessage,
+    ) -> Option<T> {
+        let (reply, mut answer) = ractor::concurrency::oneshot();
+        self.front.cast(build(reply.into())).ok()?;
+        let began = self.clock.now().run;
+        loop {
+            // The answer's end is kept all the while: whoever has let go of it is not waiting any more.
+            if let Ok(answer) = tokio::time::timeout(NO_WAIT_ANSWER_BOUND, &mut answer).await {
+                return answer.ok();
+            }
+            let now = self.ask(|reply| FrontMessage::Look(id.clone(), reply)).await.ok()??;
+            let prepared = now.waiting.is_some_and(|waiting| waiting.waiting_for == Some(WaitingFor::Preparing));
+            if !prepared || self.clock.now().run >= began + ACQUIRE_BOUND {
+                return None;
+            }
+        }
+    }
+
     /// Stands in a waiting room, or takes what is free.
     async fn join(&self, ask: Ask) -> Result<Acquired, Refusal> {
         let id = ask.id.clone();
-        match ask_actor(&self.front, ACQUIRE_BOUND, |reply| FrontMessage::Join(ask, reply)).await {
+        match self.ask_while_prepared(&id, |reply| FrontMessage::Join(ask, reply)).await {
             Some(joined) => Ok(match joined? {
                 Joined::Granted(lease) => Acquired::Active { lease: Box::new(self.lease_view(&lease)) },
                 Joined::Pending(Place { resource, mode, position, ticket, .. }) => {
@@ -197,9 +220,9 @@ impl Coordinator for GatewayService {
         if ask.wait == WaitPolicy::JoinWaitingRoom {
             return self.join(ask).await;
         }
-        let (id, bound) = (ask.id.clone(), ACQUIRE_BOUND);
+        let id = ask.id.clone();
         let active = |lease| Ok(Acquired::Active { lease: Box::new(lease) });
-        match ask_actor(&self.front, bound, |reply| FrontMessage::Request(ask, reply)).await {
+        match self.ask_while_prepared(&id, |reply| FrontMessage::Request(ask, reply)).await {
             Some(Ok(Asked::Granted(lease))) => active(self.lease_view(&lease)),
             // Its key stands for a request that has been cancelled, or waits.
             Some(Ok(Asked::Known(first))) => {

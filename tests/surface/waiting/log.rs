@@ -33,7 +33,8 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 fn eventful() -> Lab {
     let mut lab = host(
         "[waiting_room]\nwaiter_ttl = \"3s\"\nadmission_grace = \"1m\"\n\
-         [bookings]\nmode = \"enforced\"\nno_show_after = \"1s\"",
+         [bookings]\nmode = \"enforced\"\nno_show_after = \"1s\"\n\
+         [exec.allow]\nnothing = [\"true\"]",
     );
     let [holder, waiter, stander, silent] = agents(&lab, ["holder", "waiter", "stander", "silent"]);
     let admin = lab.door("host");
@@ -44,6 +45,8 @@ fn eventful() -> Lab {
     let waiting = wait(&waiter, json!({ "resourceId": "board", "timeoutMs": 60_000, "priority": 1 }));
     joins_at(2, &stander, "board");
     holder.post("/v1/leases/mine/renew", &json!({ "ttlMs": 60_000 })).expect(200);
+    holder.post("/v1/leases/mine/exec", &json!({ "tool": "nothing" })).expect(200);
+    event_about(&lab, "lease.exec-ended", "holder");
     admin.post_text("/v1/resources/bench/drain", "").expect(200);
     release(&holder, "mine");
     let lease = text(&outcome(&waiter, &waiting)["lease"]["id"]);
