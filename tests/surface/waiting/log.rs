@@ -2,6 +2,7 @@
 //! (SPEC §10).
 
 use std::collections::BTreeSet;
+use std::io::Read;
 
 use berth::model::EventKind;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::bookings::{HOUR, ahead, booked, comes_to, path, soon, until, window};
 use crate::holds::{held, hold};
-use crate::http::Door;
+use crate::http::{Call, Door};
 use crate::lab::Lab;
 use crate::sse::Stream;
 
@@ -45,7 +46,10 @@ fn eventful() -> Lab {
     let waiting = wait(&waiter, json!({ "resourceId": "board", "timeoutMs": 60_000, "priority": 1 }));
     joins_at(2, &stander, "board");
     holder.post("/v1/leases/mine/renew", &json!({ "ttlMs": 60_000 })).expect(200);
-    holder.post("/v1/leases/mine/exec", &json!({ "tool": "nothing" })).expect(200);
+    let mut told = String::new();
+    let tool = Call::json("/v1/leases/mine/exec", r#"{"tool": "nothing"}"#);
+    holder.open(&tool).unwrap().read_to_string(&mut told).unwrap();
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.contains(r#"{"exit":0}"#), "{told}");
     event_about(&lab, "lease.exec-ended", "holder");
     admin.post_text("/v1/resources/bench/drain", "").expect(200);
     release(&holder, "mine");
