@@ -210,6 +210,58 @@ async fn a_gateway_that_lost_its_disk_gets_everything_again() {
     assert_eq!(field(&granted, "leaseId"), "mine");
 }
 
+/// What becomes of a gateway's history on its disk: a kill takes back what was not written, all of it or what came last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    Nothing,
+    AllBefore,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_which_a_killed_gateway_wrote_nothing_is_told_to_have_been_granted_by_the_next_or_the_one_after() {
+    for kept in [Kept::Nothing, Kept::AllBefore] {
+        let mut lab = Lab::start().await;
+        let directory = lab.file.node_dir(&"gateway".parse().unwrap());
+        let files = ["", "-wal", "-shm"].map(|end| directory.join(format!("events.db{end}")));
+        lab.stop("gateway").await;
+        let before = files.clone().map(|file| std::fs::read(file).ok());
+        let take_back = || {
+            for (file, content) in files.iter().zip(&before) {
+                match content.as_ref().filter(|_| kept == Kept::AllBefore) {
+                    Some(content) => std::fs::write(file, content).unwrap(),
+                    None => drop(std::fs::remove_file(file)),
+                }
+            }
+        };
+        lab.restart("gateway").await;
+        lab.ready().await;
+        let over = granted(&lab.ask(request("job-1", "platform=android", Some("mine"))).await.unwrap());
+        let held = granted(&lab.ask(request("job-2", "platform=linux", None)).await.unwrap());
+        lab.stop("gateway").await;
+        take_back();
+        // This run finds both leases. What it tells of them is lost as well, and one is over by then.
+        lab.restart("gateway").await;
+        lab.ready().await;
+        lab.gateway().release(&Caller::admin(), &over.id, None).await.unwrap();
+        lab.stop("gateway").await;
+        take_back();
+        lab.restart("gateway").await;
+        lab.ready().await;
+        for lease in [&over, &held] {
+            let own =
+                |event: &EventView| event.worker_id.is_none() && field(event, "requestId") == lease.request_id.as_str();
+            let end = told(&lab, &format!("its end, with {kept:?} of the history kept"), own).await;
+            assert_eq!((end.event, field(&end, "leaseId")), (EventKind::RequestGranted, lease.id.as_str()));
+            assert_eq!(end.payload["fence"], lease.fence.0);
+        }
+        lab.stop("gateway").await;
+        lab.restart("gateway").await;
+        lab.ready().await;
+        tokio::time::sleep(MINUTE).await;
+        assert_every_story_ends_once(&log(&lab).await);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_that_was_sent_again_because_its_acknowledgement_was_lost_is_stored_once() {
     let mut lab = Lab::start().await;
