@@ -248,7 +248,7 @@ impl Actor for Desk {
                 Err(refusal) => state.say(reply, Err(refusal)),
             },
             DeskMessage::Clear { address, reply } => match state.resolve(&address) {
-                Ok(resource) => state.send(&resource, OpKind::Clear { reply }, Command::Clear),
+                Ok(resource) => state.clear(&resource, reply),
                 Err(refusal) => state.say(reply, Err(refusal)),
             },
             DeskMessage::JobEnded(resource, task, outcome) => state.job_ended(&resource, &task, outcome),

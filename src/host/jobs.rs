@@ -14,13 +14,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::desk::{DeskState, OpKind};
-use super::message::DeskMessage;
+use super::message::{DeskMessage, ResourceNow, Said};
 use super::schedule::Schedule;
 use crate::admission::resource::{Command, Reply, Task, Worked};
 use crate::clock::RunTime;
 use crate::driver::{Hands, Job, Outcome, Tenure, environment};
 use crate::limits::CHECKS_AT_ONCE_MAX;
 use crate::model::{HookKind, ResourceId};
+use crate::wire::report::ResourceReport;
 
 /// How long until the outcome of a job is said again that could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -34,6 +35,8 @@ pub(super) struct Jobs {
     checks: Schedule<ResourceId>,
     /// When an outcome is said again.
     again: Schedule<ResourceId>,
+    /// The resources that are being told that they are cleared, and how often: none is tried meanwhile.
+    clearing: HashMap<ResourceId, usize>,
     /// Checks do not keep a reset waiting: of them only so many run at once.
     checks_at_once: Arc<Semaphore>,
     /// What is still allowed to run.
@@ -61,7 +64,11 @@ struct Running {
     began: RunTime,
     /// How it ended, until the resource has taken that in.
     ended: Option<Worked>,
+    /// Operators who have cleared the device: the resource hears so when this is gone.
+    clears: Vec<ClearReply>,
 }
+
+type ClearReply = RpcReplyPort<Said<(ResourceNow, ResourceReport)>>;
 
 impl Jobs {
     pub(super) fn new(hands: Arc<dyn Hands>) -> Self {
@@ -70,6 +77,7 @@ impl Jobs {
             running: HashMap::new(),
             checks: Schedule::default(),
             again: Schedule::default(),
+            clearing: HashMap::new(),
             checks_at_once: Arc::new(Semaphore::new(CHECKS_AT_ONCE_MAX)),
             stage: Stage::Open,
             idle: Vec::new(),
@@ -108,6 +116,9 @@ impl DeskState {
             return;
         }
         if let Some(task) = wanted {
+            if task.tries.is_some() && self.jobs.clearing.contains_key(resource) {
+                return;
+            }
             // The tools of the last holder have been told to go; when they have, this comes again.
             if !self.execs.are_at(resource) {
                 self.start_job(resource, task);
@@ -145,7 +156,13 @@ impl DeskState {
         let environment = environment(resource, &entry.spec.labels, tenure.unwrap_or_default());
         let job = Job { resource: resource.clone(), hook: task.hook, driver, facts, environment };
         let stop = CancellationToken::new();
-        let running = Running { task: task.clone(), stop: stop.clone(), began: self.clock.now().run, ended: None };
+        let running = Running {
+            task: task.clone(),
+            stop: stop.clone(),
+            began: self.clock.now().run,
+            ended: None,
+            clears: Vec::new(),
+        };
         self.jobs.running.insert(resource.clone(), running);
         let (hands, desk, resource) = (Arc::clone(&self.jobs.hands), self.myself.clone(), resource.clone());
         let is_check = task.hook == HookKind::Health && task.tries.is_none();
@@ -181,6 +198,10 @@ impl DeskState {
 
     fn say_outcome(&mut self, resource: &ResourceId) {
         let Some(worked) = self.jobs.running.get(resource).and_then(|running| running.ended.clone()) else { return };
+        if self.directory.get(resource).is_none() {
+            // Its resource has gone meanwhile, and may come back.
+            return self.job_is_over(resource);
+        }
         self.send(resource, OpKind::Worked, Command::Worked(worked));
     }
 
@@ -195,9 +216,40 @@ impl DeskState {
     }
 
     fn job_is_over(&mut self, resource: &ResourceId) {
-        self.jobs.running.remove(resource);
+        let over = self.jobs.running.remove(resource);
+        for reply in over.into_iter().flat_map(|running| running.clears) {
+            self.say_cleared(resource, reply);
+        }
         self.look_after(resource);
         self.say_if_idle();
+    }
+
+    /// An operator clears a device. A try that runs on it is stopped first: whoever gets the device is alone with it.
+    pub(super) fn clear(&mut self, resource: &ResourceId, reply: ClearReply) {
+        match self.jobs.running.get_mut(resource).filter(|running| running.task.tries.is_some()) {
+            Some(running) => {
+                running.stop.cancel();
+                running.clears.push(reply);
+            }
+            None => self.say_cleared(resource, reply),
+        }
+    }
+
+    fn say_cleared(&mut self, resource: &ResourceId, reply: ClearReply) {
+        if self.directory.get(resource).is_some() {
+            *self.jobs.clearing.entry(resource.clone()).or_default() += 1;
+            self.send(resource, OpKind::Clear { reply }, Command::Clear);
+        }
+    }
+
+    /// A resource has been told that it is cleared.
+    pub(super) fn clear_settled(&mut self, resource: &ResourceId) {
+        if let Some(more) = self.jobs.clearing.get_mut(resource).filter(|often| **often > 1) {
+            *more -= 1;
+            return;
+        }
+        self.jobs.clearing.remove(resource);
+        self.look_after(resource);
     }
 
     /// The node goes down: only resets run on, and nobody waits at the door for a prepare.

@@ -118,7 +118,10 @@ impl DeskState {
             // Its device could not be made ready meanwhile, and it went on to another.
             return self.withdraw(id, why, None);
         };
-        if left {
+        if !left {
+            // It has its lease, or a claim by its booking: either will end it, and until then it can be asked again.
+            open.leaving = false;
+        } else {
             let refusal = withdrawn_from(id, resource.as_str(), why, &self.rules.waiting);
             self.end_without_lease(id, why, refusal);
         }

@@ -308,7 +308,7 @@ fn outcome(op: &Op, before: &ResourceState, state: &ResourceState, subject: Opti
             position: state.queue.position(waiter.rank),
         }),
         OpKind::Drain { drained, .. } if state.drained == *drained => Reply::Done,
-        OpKind::Clear { .. } if !matches!(state.device.work, Work::Quarantined(_)) => Reply::Done,
+        OpKind::Clear { .. } if !matches!(state.device.work, Work::Quarantined(_) | Work::Resetting(_)) => Reply::Done,
         OpKind::Drain { .. } | OpKind::Clear { .. } | OpKind::Rewrite => not_done(),
         // It is said again; where it has come to disk it changes nothing then.
         OpKind::Worked | OpKind::Sighted => not_done(),

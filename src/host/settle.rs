@@ -171,6 +171,7 @@ impl DeskState {
         {
             entry.promised.swap_remove(index);
         }
+        let clears = matches!(kind, OpKind::Clear { .. });
         match kind {
             OpKind::Ask { waiter, speaker } => self.ask_settled(&resource, *waiter, speaker, reply),
             OpKind::Offer { request, parked, .. } => {
@@ -222,6 +223,9 @@ impl DeskState {
                     (reply, _) => Err(refusal_of(reply)),
                 };
                 self.say(caller, answer);
+                if clears {
+                    self.clear_settled(&resource);
+                }
             }
             OpKind::Renew { lease, authority, reply: caller, .. } => {
                 let answer = match (reply, self.directory.get(&resource)) {

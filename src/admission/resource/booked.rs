@@ -160,18 +160,23 @@ fn grant(draft: &mut Draft<'_>, booking: &Booking) -> Option<Requester> {
     // Whoever waits for it already has what it has asked for.
     let waits = |waiter: &&Waiter| waiter.proposal.holder == booking.holder && waiter.proposal.mode == Mode::Exclusive;
     let waiting = draft.queue(None).find(waits).cloned();
+    let waited = waiting.as_ref().is_some_and(Waiter::is_attended);
     let proposal = match waiting {
         Some(waiter) => {
-            let proposal = Proposal { ttl, allow_shorter: false, ..waiter.proposal.clone() };
-            if !waiter.is_attended() {
-                draft.leave(waiter, Departure::Granted);
+            let proposal = waiter.proposal.clone();
+            if !waited {
+                // With a claim it stands nowhere until its lease is there.
+                let claimed = Departure::Admitted { reserved_until: None };
+                let why = if work::claims(draft) { claimed } else { Departure::Granted };
+                draft.leave(waiter, why);
             }
             proposal
         }
         None => own_proposal(draft, booking, ttl)?,
     };
     keep_for_none_but(draft, None);
-    if !work::claim_for_booking(draft, &booking.id, &proposal) {
+    if !work::claim_for_booking(draft, &booking.id, &proposal, waited) {
+        let proposal = Proposal { ttl, allow_shorter: false, ..proposal };
         draft.grant_for(&proposal, now.run + ttl, draft.next_fence());
     }
     Some(booking.holder.clone())
@@ -187,7 +192,7 @@ pub(super) fn grant_claimed(
     let now = draft.around.now;
     let booking = open_now(draft).filter(|open| open.id == *booking)?;
     let ttl = whole(remaining(now.wall, booking.window.ends_at()));
-    let proposal = Proposal { ttl, ..proposal.clone() };
+    let proposal = Proposal { ttl, allow_shorter: false, ..proposal.clone() };
     (!ttl.is_zero()).then(|| draft.grant_for(&proposal, now.run + ttl, fence))
 }
 

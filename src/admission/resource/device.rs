@@ -108,6 +108,8 @@ pub enum Claimant {
         booking: BookingId,
         /// What the holder gets.
         proposal: Box<Proposal>,
+        /// True when that is what a request has asked for that waits, whose end is to be told.
+        waited: bool,
     },
     /// Nobody: the claim was found on disk, and is to be dropped.
     Nobody,

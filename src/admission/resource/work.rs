@@ -34,12 +34,13 @@ pub(super) fn give(draft: &mut Draft<'_>, waiter: super::Waiter, stored: bool) -
     None
 }
 
-/// The same for the holder of a booking. False where the lease is there at once.
-pub(super) fn claim_for_booking(draft: &mut Draft<'_>, booking: &BookingId, proposal: &Proposal) -> bool {
+/// The same for the holder of a booking. False where the lease is there at once. `waited` is true for the proposal of a
+/// request that waits, and is to hear how this ends.
+pub(super) fn claim_for_booking(draft: &mut Draft<'_>, booking: &BookingId, proposal: &Proposal, waited: bool) -> bool {
     let claims = claims(draft);
     if claims {
         let (booking, proposal) = (booking.clone(), Box::new(proposal.clone()));
-        claim(draft, &proposal.clone(), Claimant::Booking { booking, proposal });
+        claim(draft, &proposal.clone(), Claimant::Booking { booking, proposal, waited });
     }
     claims
 }
@@ -180,15 +181,18 @@ fn is_after(draft: &Draft<'_>, quarantine: &Quarantine, fence: crate::model::Fen
 }
 
 fn prepared(draft: &mut Draft<'_>, claim: Claim, outcome: Result<(), HookFailure>) -> Reply {
-    let failure = match outcome {
-        Ok(()) => match grant(draft, &claim) {
+    let too_late = |why| HookFailure { hook: HookKind::Prepare, why, output: String::new() };
+    let failure = match (outcome, draft.device.absent.clone()) {
+        // Nobody can use what has gone meanwhile.
+        (Ok(()), Some(why)) => too_late(format!("the device has gone: {why}")),
+        (Ok(()), None) => match grant(draft, &claim) {
             Ok(held) => {
                 draft.note_state("lease granted");
                 return Reply::Prepared(Some(held));
             }
-            Err(why) => HookFailure { hook: HookKind::Prepare, why, output: String::new() },
+            Err(why) => too_late(why),
         },
-        Err(failure) => failure,
+        (Err(failure), _) => failure,
     };
     let failure = Arc::new(failure);
     set_failure(draft, Some(Arc::clone(&failure)));
@@ -208,7 +212,14 @@ fn prepared(draft: &mut Draft<'_>, claim: Claim, outcome: Result<(), HookFailure
             let at = draft.around.now.wall;
             draft.push(Change::Rejected { proposal, reason: Rejection::DeviceFailed, refusal, waited: true, at });
         }
-        Claimant::Booking { booking, .. } => booked::missed(draft, &booking, Miss::DeviceFailed),
+        Claimant::Booking { booking, proposal, waited } => {
+            booked::missed(draft, &booking, Miss::DeviceFailed);
+            if waited {
+                let refusal = refuse::device_failed(&proposal, &draft.around.spec.id, &failure);
+                let (proposal, at) = (*proposal, draft.around.now.wall);
+                draft.push(Change::Rejected { proposal, reason: Rejection::DeviceFailed, refusal, waited: true, at });
+            }
+        }
         Claimant::Nobody => {}
     }
     Reply::Prepared(None)
@@ -222,8 +233,12 @@ fn grant(draft: &mut Draft<'_>, claim: &Claim) -> Result<Held, String> {
         Claimant::Waiter { waiter, .. } => draft
             .grant_claimed(&waiter.proposal, claim.of.fence)
             .ok_or_else(|| "came too late: it is booked now".to_owned()),
-        Claimant::Booking { booking, proposal } => booked::grant_claimed(draft, booking, proposal, claim.of.fence)
-            .ok_or_else(|| "came too late: the booking is over".to_owned()),
+        // One that waits goes on without the booking.
+        Claimant::Booking { booking, proposal, waited } => {
+            booked::grant_claimed(draft, booking, proposal, claim.of.fence)
+                .or_else(|| if *waited { draft.grant_claimed(proposal, claim.of.fence) } else { None })
+                .ok_or_else(|| "came too late: the booking is over".to_owned())
+        }
         Claimant::Nobody => Err("came too late".to_owned()),
     }
 }
@@ -333,9 +348,11 @@ pub(super) fn sighted(draft: &mut Draft<'_>, absent: Option<Arc<str>>, identity:
     Reply::Done
 }
 
-/// An operator says that a device in quarantine is as it should be.
+/// An operator says that a device in quarantine is as it should be, or that one is not waited for that went before its reset
+/// and may never come back.
 pub(super) fn clear(draft: &mut Draft<'_>) -> Reply {
-    if let Work::Quarantined(_) = draft.device.work {
+    let waits_for_it = matches!(draft.device.work, Work::Resetting(_)) && draft.device.absent.is_some();
+    if waits_for_it || matches!(draft.device.work, Work::Quarantined(_)) {
         set_failure(draft, None);
         set_health(draft, Health::default());
         set_work(draft, Work::None);

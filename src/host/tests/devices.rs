@@ -9,8 +9,10 @@ mod restarts;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::message::DeskMessage;
 use super::lab::{Lab, resource};
 use crate::admission::Rules;
+use crate::driver::Sighting;
 use crate::model::{Driver, DriverKind, Hook, ResourceSpec};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -57,6 +59,12 @@ impl Lab {
         let begun = self.hands.next().await;
         assert_eq!(begun.name(), name);
         begun
+    }
+
+    /// A driver says how it sees a device.
+    pub(super) async fn sees(&self, id: &str, sighting: Sighting) {
+        self.host.desk.cast(DeskMessage::Sighted(id.parse().unwrap(), sighting)).unwrap();
+        self.settle().await;
     }
 
     /// No job has begun.

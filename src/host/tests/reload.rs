@@ -6,6 +6,7 @@ use tokio::sync::oneshot::Receiver;
 
 use super::super::message::{DeskMessage, Leftovers, Reloaded, ResourceNow};
 use super::calls::{ENFORCED, booked, slot};
+use super::devices::device;
 use super::lab::{End, Lab, acquires, holder, joins, reply, resource, waits};
 use crate::admission::{LeaseRules, Rules, WaitingRules};
 use crate::limits::STORE_GROUP_MAX;
@@ -53,6 +54,20 @@ async fn a_resource_that_has_come_serves_the_first_who_waits_for_its_like() {
     lab.release(&lease).await.unwrap();
     assert!(matches!(lab.end(&second).await, End::Lease(lease) if lease.resource_id.as_str() == "new"));
     assert_eq!(there(&lab).await, ["new", "old"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_ends_after_its_resource_has_gone_does_not_keep_that_from_being_checked_when_it_is_back() {
+    let (checked, other) = (device("a", "os=15", "health"), resource("b", "os=15", 1));
+    let lab = Lab::new(&[checked.clone(), other.clone()], Rules::default()).await;
+    lab.pass(Duration::from_secs(31)).await;
+    let check = lab.job("health a").await;
+    assert_eq!(reload(&lab, std::slice::from_ref(&other)).await, names([&[], &[], &["a"]]));
+    check.fails();
+    lab.settle().await;
+    assert_eq!(reload(&lab, &[checked, other]).await, names([&["a"], &[], &[]]));
+    lab.pass(Duration::from_secs(31)).await;
+    lab.job("health a").await.succeeds();
 }
 
 #[tokio::test(start_paused = true)]

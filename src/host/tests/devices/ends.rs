@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::super::lab::{Lab, acquires, holder, waits};
 use super::{MINUTE, SECOND, device, lab_of, rules};
-use crate::model::{Ask, ResourceSpec};
+use crate::driver::Sighting;
+use crate::model::{Ask, DeviceFacts, ResourceSpec};
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_reset_is_tried_three_times_ever_later_and_then_an_operator_has_to_say_something() {
@@ -45,7 +46,7 @@ async fn a_try_that_succeeds_ends_the_quarantine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clearing_a_device_stops_the_try_that_runs_and_one_that_is_not_in_quarantine_stays_as_it_is() {
+async fn a_cleared_device_is_free_once_the_try_that_runs_is_gone_and_one_that_is_not_in_quarantine_stays_as_it_is() {
     let lab = lab_of("a", "reset").await;
     lab.clear("a").await.unwrap();
     assert_eq!(lab.device("a").await, "available");
@@ -56,13 +57,53 @@ async fn clearing_a_device_stops_the_try_that_runs_and_one_that_is_not_in_quaran
     assert_eq!(lab.device("a").await, "resetting");
     reset.fails();
     let again = lab.job("reset a").await;
-    lab.clear("a").await.unwrap();
-    assert_eq!(lab.device("a").await, "available");
+    let next = lab.wait(waits("next", "a")).await;
+    let cleared = async {
+        lab.clear("a").await.unwrap();
+        assert_eq!(lab.device("a").await, "leased");
+    };
+    let stopped = async {
+        again.stop.cancelled().await;
+        lab.settle().await;
+        assert_eq!((lab.device("a").await, lab.state(&next).await), ("quarantined", None), "the reset is still at it");
+        again.stops().await;
+    };
+    tokio::join!(cleared, stopped);
+    assert_eq!(holder(&lab.end(&next).await.lease()), "next");
+    lab.no_job().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_fails_while_its_device_is_cleared_puts_it_back_into_no_quarantine() {
+    let lab = lab_of("a", "reset").await;
     let lease = lab.lease(acquires("ci", "a")).await;
-    again.fails();
-    lab.settle().await;
-    assert_eq!(lab.device("a").await, "leased", "what comes too late changes nothing");
-    assert_eq!(lab.leases_on("a").await, [lease]);
+    lab.release(&lease).await.unwrap();
+    lab.job("reset a").await.fails();
+    let again = lab.job("reset a").await;
+    let stopped = async {
+        again.stop.cancelled().await;
+        again.fails();
+    };
+    let (first, second, ()) = tokio::join!(lab.clear("a"), lab.clear("a"), stopped);
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(lab.device("a").await, "available");
+    lab.pass(10 * MINUTE).await;
+    lab.no_job().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_is_due_on_a_device_that_never_comes_back_ends_with_an_operator() {
+    let lab = lab_of("a", "reset").await;
+    let lease = lab.lease(acquires("ci", "a")).await;
+    lab.sees("a", Sighting::Absent("unplugged".to_owned())).await;
+    lab.release(&lease).await.unwrap();
+    lab.no_job().await;
+    assert_eq!(lab.device("a").await, "absent");
+    lab.clear("a").await.unwrap();
+    assert_eq!(lab.device("a").await, "absent");
+    lab.sees("a", Sighting::Present(DeviceFacts::default())).await;
+    lab.no_job().await;
+    assert_eq!(lab.device("a").await, "available");
 }
 
 #[tokio::test(start_paused = true)]

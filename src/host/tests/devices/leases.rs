@@ -2,9 +2,10 @@
 
 use super::super::super::message::{Asked, DeskMessage};
 use super::super::calls::{AUTO_ACQUIRE, booked, slot};
-use super::super::lab::{Lab, acquires, holder, joins, reply, said, shared, waits};
+use super::super::lab::{End, Lab, acquires, holder, joins, reply, said, shared, waits};
 use super::{MINUTE, SECOND, device, driver, lab_of, rules};
-use crate::model::{BookingStatus, EventKind, ResourceSpec, WaitPolicy, WaitingFor};
+use crate::driver::Sighting;
+use crate::model::{BookingStatus, Code, EventKind, ResourceSpec, WaitPolicy, WaitingFor};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_there_once_its_device_is_ready_and_its_time_begins_then() {
@@ -104,6 +105,75 @@ async fn the_device_of_a_booking_is_made_ready_at_its_start() {
             assert_eq!(lab.leases_on("a").await, [], "it ends with its window");
         }
         lab.no_job().await;
+    }
+}
+
+/// What comes of the booking while its device is made ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Prepare {
+    Succeeds,
+    Fails,
+    SucceedsWithoutTheBooking,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_whom_it_is_booked_for_ends_with_the_prepare_and_blocks_nobody() {
+    for prepare in [Prepare::Succeeds, Prepare::Fails, Prepare::SucceedsWithoutTheBooking] {
+        let spec = ResourceSpec { driver: driver("prepare"), ..booked("a", "os=1", AUTO_ACQUIRE) };
+        let lab = Lab::new(&[spec, device("b", "os=2", "")], rules()).await;
+        let booking = lab.book("ci", "a", slot(10, 20)).await.unwrap();
+        let other = lab.begin(acquires("other", "a"));
+        lab.job("prepare a").await.succeeds();
+        let Ok(Asked::Granted(other)) = said(other).await else { panic!("it is free") };
+        let waits_on = lab.wait(waits("ci", "a")).await;
+        lab.pass(11 * MINUTE).await;
+        lab.release(&other.lease).await.unwrap();
+        let job = lab.job("prepare a").await;
+        if prepare == Prepare::SucceedsWithoutTheBooking {
+            said(lab.begin_give_up("ci", &booking.id)).await.unwrap();
+        }
+        match prepare {
+            Prepare::Fails => job.fails(),
+            _ => job.succeeds(),
+        }
+        match lab.end(&waits_on).await {
+            End::Lease(lease) if prepare != Prepare::Fails => {
+                assert_eq!(holder(&lease), "ci");
+                lab.release(&lease).await.unwrap();
+            }
+            End::Refused(code) if prepare == Prepare::Fails => assert_eq!(code, Code::DeviceFailed),
+            end => panic!("{prepare:?}: {end:?}"),
+        }
+        lab.lease(acquires("ci", "b")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stood_in_the_waiting_room_for_what_is_booked_for_it_is_free_when_the_prepare_fails() {
+    let spec = ResourceSpec { driver: driver("prepare"), ..booked("a", "os=1", AUTO_ACQUIRE) };
+    let lab = Lab::new(&[spec, device("b", "os=2", "")], rules()).await;
+    lab.book("ci", "a", slot(10, 20)).await.unwrap();
+    let other = lab.begin(acquires("other", "a"));
+    lab.job("prepare a").await.succeeds();
+    let Ok(Asked::Granted(other)) = said(other).await else { panic!("it is free") };
+    lab.join(joins("ci", "a")).await;
+    lab.pass(11 * MINUTE).await;
+    lab.release(&other.lease).await.unwrap();
+    lab.job("prepare a").await.fails();
+    lab.settle().await;
+    lab.lease(acquires("ci", "b")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_goes_while_it_is_made_ready_is_granted_to_nobody() {
+    for target in ["a", "os=1"] {
+        let lab = lab_of("a", "prepare").await;
+        let request = lab.wait(waits("ci", target)).await;
+        let job = lab.job("prepare a").await;
+        lab.sees("a", Sighting::Absent("leased on rack-2".to_owned())).await;
+        job.succeeds();
+        assert!(matches!(lab.end(&request).await, End::Refused(Code::DeviceFailed)));
+        assert_eq!((lab.device("a").await, lab.leases_on("a").await), ("absent", vec![]));
     }
 }
 
