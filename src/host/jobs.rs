@@ -107,7 +107,8 @@ impl DeskState {
     /// Starts what is to run on the device of a resource, and stops what is not.
     pub(super) fn look_after(&mut self, resource: &ResourceId) {
         let Some(entry) = self.directory.get(resource) else { return };
-        let wanted = entry.state.task().filter(|task| self.jobs.may_run(task.hook));
+        let known = |task: &Task| !entry.driver_of(task).is_unknown;
+        let wanted = entry.state.task().filter(|task| self.jobs.may_run(task.hook) && known(task));
         if let Some(running) = self.jobs.running.get(resource) {
             let check = entry.state.check().filter(|_| wanted.is_none() && self.jobs.may_run(HookKind::Health));
             if running.ended.is_none() && ![wanted, check].contains(&Some(running.task.clone())) {

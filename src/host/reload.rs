@@ -164,10 +164,11 @@ impl DeskState {
         let other_device = entry.spec.driver.kind != spec.driver.kind && !in_use;
         entry.given = Arc::new(spec);
         entry.spec = Arc::clone(&entry.given);
-        if !in_use {
+        let was_unknown = entry.lease_driver.is_unknown;
+        if !in_use || was_unknown {
             entry.lease_driver = Arc::clone(&entry.spec.driver);
         }
-        if other_device {
+        if other_device || was_unknown {
             entry.facts = Arc::default();
             self.expect_device(&id);
         }
@@ -254,8 +255,12 @@ impl Entry {
     fn has_gone(&self) -> bool {
         let at_rest = self.out.is_none() && self.waiting.is_empty() && self.parked.is_none();
         let state = &self.state;
-        // The last holder leaves it as it was before.
-        let busy = matches!(state.device.work, Work::Preparing(_) | Work::Resetting(_));
+        // The last holder leaves it as it was before. Where nobody knows how, that is done when the lab file names it again.
+        let busy = match state.device.work {
+            Work::Preparing(_) => true,
+            Work::Resetting(_) => !self.lease_driver.is_unknown,
+            Work::None | Work::Quarantined(_) => false,
+        };
         let unused = state.held.is_empty() && state.queue.is_empty() && state.reserved.is_empty() && !busy;
         !self.grantable && at_rest && unused && !matches!(self.life, Life::Reopening)
     }

@@ -23,7 +23,8 @@ use crate::clock::{Now, RunTime};
 use crate::limits::RESOURCES_MAX;
 use crate::model::time::remaining;
 use crate::model::{
-    BookingId, BookingPolicy, Labels, LeaseId, NodeName, Proposal, RequestId, ResourceAddress, ResourceId, ResourceSpec,
+    BookingId, BookingPolicy, Driver, Labels, LeaseId, NodeName, Proposal, RequestId, ResourceAddress, ResourceId,
+    ResourceSpec,
 };
 use crate::store::{Loaded, StoredOutcome, StoredRequest, StoredResource};
 
@@ -96,7 +97,7 @@ impl Restoring {
         // A leased resource that is gone from the lab file goes after its release; nobody waits for it any more.
         let mut ended = Vec::new();
         for rows in stored.into_values().filter(|rows| !rows.leases.is_empty() || !rows.waiters.is_empty()) {
-            let spec = ResourceSpec::bare(rows.id.clone());
+            let spec = ResourceSpec { driver: Arc::new(Driver::unknown()), ..ResourceSpec::bare(rows.id.clone()) };
             let mut state = restored(rows, rules, now);
             let left = |waiter: &crate::admission::Waiter| Change::Left {
                 waiter: Box::new(waiter.clone()),

@@ -25,9 +25,17 @@ pub struct Driver {
     /// Where the hooks run: the directory of the lab file, unless the driver names one. The node's own working directory
     /// when there is none.
     pub directory: Option<PathBuf>,
+    /// True for that of a resource which the lab file did not name when the node started: nobody knows what it is, and what
+    /// is to be done after a lease waits until the file says so.
+    pub is_unknown: bool,
 }
 
 impl Driver {
+    /// The driver of a resource that the lab file does not name.
+    pub fn unknown() -> Self {
+        Self { is_unknown: true, ..Self::default() }
+    }
+
     /// The hook of that kind.
     pub fn hook(&self, kind: HookKind) -> Option<&Hook> {
         match kind {

@@ -86,6 +86,7 @@ fn spec(hooks: u8, lock_delay: u64) -> ResourceSpec {
         health: hook(4),
         health_interval: Duration::from_secs(30),
         directory: None,
+        ..Driver::default()
     };
     ResourceSpec {
         driver: Arc::new(driver),

@@ -75,7 +75,7 @@ fn bring_back(draft: &mut Draft<'_>, of: OfLease, unclean: bool) {
         let cooling = Cooling { until, width, ends_at: now.wall_at(until) };
         draft.push(Change::Device(DeviceChange::Cooling(Some(cooling))));
     }
-    if draft.around.driver.reset.is_some() {
+    if is_to_reset(draft) {
         set_work(draft, Work::Resetting(Reset { of, since: now.run }));
     } else {
         set_work(draft, Work::None);
@@ -85,6 +85,11 @@ fn bring_back(draft: &mut Draft<'_>, of: OfLease, unclean: bool) {
     if draft.is_out() {
         draft.freed = false;
     }
+}
+
+/// True when the device is reset after a lease, or may have to be.
+fn is_to_reset(draft: &Draft<'_>) -> bool {
+    draft.around.driver.reset.is_some() || draft.around.driver.is_unknown
 }
 
 /// Why the end of a lease changes the state, in words; and whether it was one that nobody released.
@@ -133,7 +138,7 @@ pub(super) fn settle_time(draft: &mut Draft<'_>) {
         Work::Preparing(claim) if claim.claimant == Claimant::Nobody => {
             after_use(draft, claim.of, true, "the node was restarted while it was made ready");
         }
-        Work::Resetting(_) if draft.around.driver.reset.is_none() => {
+        Work::Resetting(_) if !is_to_reset(draft) => {
             set_work(draft, Work::None);
             draft.freed = true;
             draft.note_state("it has no reset any more");

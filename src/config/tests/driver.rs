@@ -178,6 +178,7 @@ fn the_hooks_of_a_command_driver_are_read_with_their_times_and_run_in_the_direct
         health: hook(&["/bin/ping"], 90),
         health_interval: seconds(5),
         directory: Some(dir.path().to_owned()),
+        ..Driver::default()
     };
     assert_eq!(driver, expected);
 

@@ -32,6 +32,7 @@ pub(super) fn driver(hooks: &str) -> Arc<Driver> {
         health: named("health"),
         health_interval: 30 * SECOND,
         directory: None,
+        ..Driver::default()
     })
 }
 

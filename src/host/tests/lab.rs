@@ -43,6 +43,11 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
+    /// The lab file names these from the next start on.
+    pub(super) fn names(self, resources: &[ResourceSpec]) -> Self {
+        Self { resources: resources.to_vec(), ..self }
+    }
+
     pub(super) async fn start(self) -> Lab {
         let Self { clock, resources, gateway, rules, hands, directory } = self;
         let host = begin(&resources, gateway.clone(), &rules, &hands, &directory, &clock).await;

@@ -71,6 +71,30 @@ async fn a_check_that_ends_after_its_resource_has_gone_does_not_keep_that_from_b
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reset_whose_driver_was_not_in_the_file_at_the_start_waits_until_it_is() {
+    let (dirty, other) = (device("a", "os=15", "reset"), resource("b", "os=15", 1));
+    for named_while_leased in [true, false] {
+        let lab = Lab::new(&[dirty.clone(), other.clone()], Rules::default()).await;
+        let lease = lab.lease(acquires("kim", "a")).await;
+        let mut lab = lab.stop().await.names(std::slice::from_ref(&other)).start().await;
+        if !named_while_leased {
+            lab.release(&lease).await.unwrap();
+            lab.no_job().await;
+            assert_eq!(there(&lab).await, ["b"]);
+            // Nor does another start forget it.
+            lab = lab.stop().await.start().await;
+        }
+        reload(&lab, &[dirty.clone(), other.clone()]).await;
+        if named_while_leased {
+            lab.release(&lease).await.unwrap();
+        }
+        let next = lab.wait(waits("next", "a")).await;
+        lab.job("reset a").await.succeeds();
+        assert!(matches!(lab.end(&next).await, End::Lease(_)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leased_resource_that_is_gone_ends_who_waits_for_it_and_goes_after_its_release() {
     let rules = Rules {
         waiting: WaitingRules { admission_grace: Duration::from_secs(30), ..WaitingRules::default() },
