@@ -178,6 +178,7 @@ impl Bench {
         let driver = &self.spec.driver;
         match change {
             Change::Granted { lease, .. } => {
+                assert!(self.state.device.absent.is_none(), "nobody gets what is not there");
                 assert!(self.state.device.is_ready() && !self.state.drained || self.prepared == Some(lease.fence));
                 if self.state.held.is_empty() {
                     if driver.prepare.is_some() {
@@ -357,10 +358,14 @@ impl Bench {
                 self.take(Command::Sighted { absent, identity: None });
             }
             Step::Clear => {
-                // The operator's word stands for a reset.
-                self.clean |= matches!(self.state.device.work, Work::Quarantined(_));
+                // The operator's word stands for a reset, also where that waits for what has gone.
+                let device = &self.state.device;
+                let waits_for_it = matches!(device.work, Work::Resetting(_)) && device.absent.is_some();
+                self.clean |= waits_for_it || matches!(device.work, Work::Quarantined(_));
                 self.take(Command::Clear);
-                assert!(!matches!(self.state.device.work, Work::Quarantined(_)));
+                let device = &self.state.device;
+                assert!(!matches!(device.work, Work::Quarantined(_)));
+                assert!(device.absent.is_none() || !matches!(device.work, Work::Resetting(_)));
             }
             Step::Drain(drained) => drop(self.take(Command::Drain(drained))),
             Step::Pass { ms } => {
